@@ -160,7 +160,7 @@ class LanceFileReader:
         table_id: Sequence[str] | None = None,
     ) -> None:
         refuse_given("LanceFileReader", namespace_client=namespace_client, table_id=table_id)
-        store, name = _place(path, storage_options)
+        store, name = _open_location(path, storage_options)
         self._reader = DataFileReader(store.reader(name), path=os.fspath(path))
         schema = self._reader.schema
         self._projection = schema if columns is None else schema.select(list(columns))
@@ -235,7 +235,7 @@ class LanceFileReader:
     def file_statistics(self) -> LanceFileStatistics:
         """Pages and bytes of each column."""
         columns = self._reader.file_layout().columns
-        return LanceFileStatistics([LanceColumnStatistics(len(one.pages), one.num_bytes) for one in columns])
+        return LanceFileStatistics([LanceColumnStatistics(len(column.pages), column.num_bytes) for column in columns])
 
     def read_global_buffer(self, index: int) -> bytes:
         """The content of a global buffer.
@@ -294,7 +294,7 @@ class LanceFileWriter:
         table_id: Sequence[str] | None = None,
     ) -> None:
         refuse_given("LanceFileWriter", namespace_client=namespace_client, table_id=table_id)
-        self._store, self._name = _place(path, storage_options)
+        self._store, self._name = _open_location(path, storage_options)
         self._sink: ObjectWriter | None = None
         self._version = version
         self._cache_bytes = data_cache_bytes
@@ -324,8 +324,8 @@ class LanceFileWriter:
         if self._writer is None:
             self._writer = self._begin(batch.schema)
         table = batch if isinstance(batch, pa.Table) else pa.Table.from_batches([batch])
-        for one in table.to_batches():
-            self._writer.write(one)
+        for batch_part in table.to_batches():
+            self._writer.write(batch_part)
 
     def add_schema_metadata(self, key: str, value: str) -> None:
         """Add metadata to the schema of the file; needs a schema or a batch first."""
@@ -370,8 +370,8 @@ class LanceFileWriter:
 
 def _columns(layout: FileLayout) -> list[LanceColumnMetadata]:
     return [
-        LanceColumnMetadata([], [LancePageMetadata(_descriptors(page.buffers), page.encoding) for page in one.pages])
-        for one in layout.columns
+        LanceColumnMetadata([], [LancePageMetadata(_descriptors(page.buffers), page.encoding) for page in column.pages])
+        for column in layout.columns
     ]
 
 
@@ -379,7 +379,7 @@ def _descriptors(ranges: Sequence[tuple[int, int]]) -> list[LanceBufferDescripto
     return [LanceBufferDescriptor(position, size) for position, size in ranges]
 
 
-def _place(path: str | os.PathLike[str], storage_options: Mapping[str, str] | None) -> tuple[Store, str]:
+def _open_location(path: str | os.PathLike[str], storage_options: Mapping[str, str] | None) -> tuple[Store, str]:
     """The store of the folder that a file lies in, and the file's name."""
     folder, slash, name = os.fspath(path).rpartition("/")
     if not name:

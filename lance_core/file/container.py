@@ -59,15 +59,15 @@ class Container:
 
     def descriptor(self) -> tuple[Schema, int]:
         """Schema and number of rows."""
-        found = self._parsed.descriptor
-        if found is None:
+        descriptor = self._parsed.descriptor
+        if descriptor is None:
             if not self._global_table:
                 raise CorruptDataError("the file has no schema")
             start, size = self._global_table[0]
             check_limit("max_metadata_bytes", size, "bytes of a file descriptor")
-            found = decode_descriptor(self._file.fetch([(start, start + size)])[0].to_pybytes())
-            self._parsed.descriptor = found
-        return found
+            descriptor = decode_descriptor(self._file.fetch([(start, start + size)])[0].to_pybytes())
+            self._parsed.descriptor = descriptor
+        return descriptor
 
     def pages(self, numbers: Collection[int]) -> dict[int, tuple[Page, ...]]:
         """Pages of columns (and of others that are known already), by column index.
@@ -86,10 +86,10 @@ class Container:
             return None  # besides the schema and perhaps checksums
         pages: dict[int, tuple[Page, ...]] = {}
         for number, data in self._metadata(numbers):
-            found = decode_plain_column(data, limit=self._footer.column_metadata_start)
-            if found is None:
+            decoded = decode_plain_column(data, limit=self._footer.column_metadata_start)
+            if decoded is None:
                 return None
-            pages[number] = found
+            pages[number] = decoded
         return pages
 
     def _metadata(self, numbers: Collection[int]) -> Iterator[tuple[int, bytes]]:

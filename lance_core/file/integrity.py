@@ -45,11 +45,11 @@ _PART_BYTES = 1 << 25
 _SPARSE, _SHORT = 64, 8
 """Ranges are far apart if so many times as many blocks lie between the first and the last; short, if of so few."""
 
-_FEW_RANGES, _FEW_BLOCKS = 32, 64
-"""The blocks of so few ranges are found in plain numbers: each step with an array costs as much as several of them."""
+_MAX_SCALAR_RANGES, _MAX_SCALAR_BLOCKS = 32, 64
+"""Blocks of up to so many are looked up in plain numbers: an array operation costs as much as several."""
 
-_SINGLE_BLOCKS = 8
-"""So few are looked at one by one: a step with an array costs as much as a checksum."""
+_MAX_SEPARATE_BLOCKS = 8
+"""Up to so many blocks are checked one by one: an array operation costs as much as a checksum."""
 
 _RUN_BYTES = 1 << 18
 _MANY_RUNS = 8
@@ -75,7 +75,7 @@ def checking() -> Checking:
     try:
         return Checking(text)
     except ValueError:
-        choices = ", ".join(one.value for one in Checking)
+        choices = ", ".join(mode.value for mode in Checking)
         raise InvalidInputError(f"{VARIABLE} is one of {choices}, not {text!r}") from None
 
 
@@ -91,30 +91,30 @@ class BlockChecks:
         size: Bytes in the file.
     """
 
-    def __init__(self, place: SumsBuffer, tail_sums: npt.NDArray[np.uint32], fetch: Fetch, size: int) -> None:
-        self._place = place
+    def __init__(self, section: SumsBuffer, tail_sums: npt.NDArray[np.uint32], fetch: Fetch, size: int) -> None:
+        self._section = section
         self._fetch = fetch
         self._size = size
         self._tail_sums = tail_sums
-        self._sums: npt.NDArray[np.uint32] | None = None
-        self._shift = place.tail_start - place.num_blocks * place.block_size
-        self._is_good = np.zeros(place.num_blocks + place.num_tail_blocks, np.bool_)
+        self._checksums: npt.NDArray[np.uint32] | None = None
+        self._shift = section.tail_start - section.num_blocks * section.block_size
+        self._is_good = np.zeros(section.num_blocks + section.num_tail_blocks, np.bool_)
 
     @property
     def content(self) -> tuple[int, int, int, bytes]:
         """Return the identity of the file's content: its size, the location and checksum of its checksums, its tail."""
-        return self._size, self._place.start, self._place.first_sum, self._tail_sums.tobytes()
+        return self._size, self._section.start, self._section.first_sum, self._tail_sums.tobytes()
 
     def parts(self) -> tuple[tuple[int, int], tuple[int, int]]:
         """Return the two parts that have checksums: before them, and behind them; each begins where a block does."""
-        return (0, self._place.start), (self._place.tail_start, self._size)
+        return (0, self._section.start), (self._section.tail_start, self._size)
 
     def widened(self, start: int, end: int) -> tuple[int, int]:
         """The range with all of the blocks that it touches; itself if they are known to be good."""
-        place, width = self._place, self._place.block_size
-        if start >= end or (start >= place.start and end <= place.tail_start):
+        section, width = self._section, self._section.block_size
+        if start >= end or (start >= section.start and end <= section.tail_start):
             return start, end  # nothing, or the checksums themselves
-        shift, limit = (self._shift, self._size) if start >= place.tail_start else (0, place.start)
+        shift, limit = (self._shift, self._size) if start >= section.tail_start else (0, section.start)
         if end > limit:
             raise self._not_covered(start)
         first, last = (start - shift) // width, -(-(end - shift) // width)
@@ -129,7 +129,7 @@ class BlockChecks:
             starts: Shape (n,), positions in the file.
             ends: Shape (n,).
         """
-        width, limit = self._place.block_size, self._place.start
+        width, limit = self._section.block_size, self._section.start
         is_before = ends <= limit
         return (
             np.where(is_before, starts // width * width, starts),
@@ -148,15 +148,15 @@ class BlockChecks:
         Raises:
             CorruptDataError: A block is not what was written, or a range lies elsewhere.
         """
-        if len(starts) <= _FEW_RANGES:
-            few = self._touched(starts.tolist(), ends.tolist())
-            if few is not None:
-                self._check_few(few, data, at)
+        if len(starts) <= _MAX_SCALAR_RANGES:
+            blocks_touched = self._touched(starts.tolist(), ends.tolist())
+            if blocks_touched is not None:
+                self._check_few(blocks_touched, data, at)
                 return
-        place = self._place
-        if int(ends.max()) > place.start:  # of the tail, or of the checksums themselves
-            is_tail, is_sums = starts >= place.tail_start, (starts >= place.start) & (ends <= place.tail_start)
-            limits = np.where(is_tail, self._size, place.start)
+        section = self._section
+        if int(ends.max()) > section.start:  # of the tail, or of the checksums themselves
+            is_tail, is_sums = starts >= section.tail_start, (starts >= section.start) & (ends <= section.tail_start)
+            limits = np.where(is_tail, self._size, section.start)
             is_wrong = (ends > limits) & ~is_sums
             if is_wrong.any():
                 raise self._not_covered(int(starts[is_wrong][0]))
@@ -164,8 +164,8 @@ class BlockChecks:
             starts, ends = (starts - shifts)[~is_sums], (ends - shifts)[~is_sums]
             if not len(starts):
                 return
-        firsts = starts // place.block_size
-        blocks = _union(firsts, np.where(ends > starts, -(-ends // place.block_size), firsts))
+        firsts = starts // section.block_size
+        blocks = _union(firsts, np.where(ends > starts, -(-ends // section.block_size), firsts))
         blocks = blocks[~self._is_good[blocks]]
         if len(blocks):
             self._check_blocks(blocks, data, at)
@@ -181,20 +181,20 @@ class BlockChecks:
         Raises:
             CorruptDataError: A block is not what was written, or a range lies elsewhere.
         """
-        place, width = self._place, self._place.block_size
+        section, width = self._section, self._section.block_size
         if not len(starts):
             return
-        if int(ends[-1]) > place.start:
+        if int(ends[-1]) > section.start:
             raise self._not_covered(int(starts[-1]))
         counts = -(-(ends - starts) // width)
         blocks = aranges(starts // width, counts)
         begins = blocks * width + np.repeat(starts_of(ends - starts)[:-1] - starts, counts)  # where the copies are
-        known = self._is_good[blocks]
-        if known.any():
-            blocks, begins = blocks[~known], begins[~known]
+        is_good = self._is_good[blocks]
+        if is_good.any():
+            blocks, begins = blocks[~is_good], begins[~is_good]
         if not len(blocks):
             return
-        stops = begins + np.minimum(width, place.start - blocks * width)
+        stops = begins + np.minimum(width, section.start - blocks * width)
         is_wrong = _sums_in(data, begins, stops) != self._sums_of(blocks)
         if is_wrong.any():
             raise _damaged(int(blocks[is_wrong][0]) * width)
@@ -202,65 +202,65 @@ class BlockChecks:
 
     def _touched(self, starts: list[int], ends: list[int]) -> list[int] | None:
         """Blocks that a few ranges touch and that are not known to be good, ascending; None if they touch many."""
-        place, width = self._place, self._place.block_size
+        section, width = self._section, self._section.block_size
         blocks: list[int] = []
         for start, end in zip(starts, ends, strict=True):
-            shift, limit = (self._shift, self._size) if start >= place.tail_start else (0, place.start)
+            shift, limit = (self._shift, self._size) if start >= section.tail_start else (0, section.start)
             if end > limit:
-                if start >= place.start and end <= place.tail_start:
+                if start >= section.start and end <= section.tail_start:
                     continue  # the checksums themselves
                 raise self._not_covered(start)
             if start < end:
                 last = -(-(end - shift) // width)
                 blocks += range((start - shift) // width, last)
-            if len(blocks) > _FEW_BLOCKS:
+            if len(blocks) > _MAX_SCALAR_BLOCKS:
                 return None
         is_good = self._is_good
         return sorted({block for block in blocks if not is_good[block]})
 
     def _check_few(self, blocks: list[int], data: memoryview, at: int) -> None:
-        if len(blocks) > _SINGLE_BLOCKS:
+        if len(blocks) > _MAX_SEPARATE_BLOCKS:
             self._check_blocks(np.array(blocks), data, at)
             return
         for block in blocks:
             self._check_block(block, data, at)
 
     def _check_block(self, block: int, data: memoryview, at: int) -> None:
-        place = self._place
-        begin = block * place.block_size + (0 if block < place.num_blocks else self._shift)
-        end = min(begin + place.block_size, place.start if begin < place.start else self._size)
+        section = self._section
+        begin = block * section.block_size + (0 if block < section.num_blocks else self._shift)
+        end = min(begin + section.block_size, section.start if begin < section.start else self._size)
         if crc32(data[begin - at : end - at]) != int(self._sums_of(np.array([block]))[0]):
             raise _damaged(begin)
         self._is_good[block] = True
 
     def _check_blocks(self, blocks: Int64s, data: memoryview, at: int) -> None:
-        place, width = self._place, self._place.block_size
-        sums = self._sums_of(blocks)
-        begins = np.where(blocks < place.num_blocks, blocks * width, blocks * width + self._shift)
+        section, width = self._section, self._section.block_size
+        checksums = self._sums_of(blocks)
+        begins = np.where(blocks < section.num_blocks, blocks * width, blocks * width + self._shift)
         single = np.ones(len(blocks), np.bool_)
-        num_whole = int(blocks.searchsorted(place.start // width))
+        num_whole = int(blocks.searchsorted(section.start // width))
         run = _blocks_of_run(width)
         if num_whole >= _MANY_RUNS * run > _MANY_RUNS:
             firsts = _runs(blocks[:num_whole], run)
             if len(firsts):  # scattered rows have none
                 runs = firsts[:, None] + np.arange(run)
                 joined = _sums_in(data, begins[firsts] - at, begins[firsts] - at + run * width)
-                single[runs[joined == join_sums(sums[runs], width)]] = False
-        begins, sums = begins[single], sums[single]
-        limits = np.where(begins < place.start, place.start, self._size)
-        is_wrong = _sums_in(data, begins - at, np.minimum(begins + width, limits) - at) != sums
+                single[runs[joined == join_sums(checksums[runs], width)]] = False
+        begins, checksums = begins[single], checksums[single]
+        limits = np.where(begins < section.start, section.start, self._size)
+        is_wrong = _sums_in(data, begins - at, np.minimum(begins + width, limits) - at) != checksums
         if is_wrong.any():
             raise _damaged(int(begins[is_wrong][0]))
         self._is_good[blocks] = True
 
     def _sums_of(self, blocks: Int64s) -> npt.NDArray[np.uint32]:
-        num_blocks = self._place.num_blocks
+        num_blocks = self._section.num_blocks
         if int(blocks[0]) >= num_blocks:
             return self._tail_sums[blocks - num_blocks]
-        if self._sums is None:
-            first = self._place.decode_first(self._fetch(*self._place.first_range))
-            self._sums = np.concatenate([first, self._tail_sums])
-        return self._sums[blocks]
+        if self._checksums is None:
+            first = self._section.decode_first(self._fetch(*self._section.first_range))
+            self._checksums = np.concatenate([first, self._tail_sums])
+        return self._checksums[blocks]
 
     def _not_covered(self, start: int) -> CorruptDataError:
         return CorruptDataError("a part of the file lies across its checksums, or behind its end", offset=start)
@@ -321,23 +321,23 @@ def open_checks(tail: memoryview, size: int, fetch: Fetch) -> BlockChecks | None
     Raises:
         CorruptDataError: The tail is not what was written, or the checksums are damaged.
     """
-    found = find_sums(tail, size)
-    if found is None:
+    location = find_sums(tail, size)
+    if location is None:
         return None
     tail_start = size - len(tail)
 
     def part(start: int, end: int) -> memoryview:
         return tail[start - tail_start : end - tail_start] if start >= tail_start else fetch(start, end)
 
-    end = found[1]
-    place = decode_trailer(part(end - TRAILER_SIZE, end), found, size)
-    if place is None:
+    end = location[1]
+    section = decode_trailer(part(end - TRAILER_SIZE, end), location, size)
+    if section is None:
         return None
-    tail_sums = decode_tail_sums(part(end - TRAILER_SIZE - 4 * place.num_tail_blocks, end), place)
-    checks = BlockChecks(place, tail_sums, part, size)
-    first = max(0, -(-(tail_start - place.tail_start) // place.block_size))
-    known = min(place.tail_start + first * place.block_size, size)
-    checks.check(tail, np.array([known]), np.array([size]), at=tail_start)
+    tail_sums = decode_tail_sums(part(end - TRAILER_SIZE - 4 * section.num_tail_blocks, end), section)
+    checks = BlockChecks(section, tail_sums, part, size)
+    first = max(0, -(-(tail_start - section.tail_start) // section.block_size))
+    end_of_known = min(section.tail_start + first * section.block_size, size)
+    checks.check(tail, np.array([end_of_known]), np.array([size]), at=tail_start)
     return checks
 
 

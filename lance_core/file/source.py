@@ -143,11 +143,11 @@ class FileBytes:
         """Return whether the whole file is at hand, so that nothing has to be copied."""
         return self._mapped is not None
 
-    def run(self, steps: Steps[_T], *, is_scan: bool = True, answer: Answer | None = None) -> _T:
+    def run(self, coroutine: Steps[_T], *, is_scan: bool = True, answer: Answer | None = None) -> _T:
         """Read what a decoder asks for, until it has its result.
 
         Args:
-            steps: The decoder.
+            coroutine: The decoder.
             is_scan: False if it is after single rows.
             answer: Has the bytes, or fetches them; the file itself does if None.
 
@@ -155,28 +155,28 @@ class FileBytes:
             CorruptDataError: What was read is not what was written.
         """
         if answer is None:
-            return finished(self.reading(steps, is_scan=is_scan))
-        return result_of(steps, answer)
+            return finished(self.reading(coroutine, is_scan=is_scan))
+        return result_of(coroutine, answer)
 
-    def reading(self, steps: Steps[_T], *, is_scan: bool) -> IoCoroutine[_T]:
+    def reading(self, coroutine: Steps[_T], *, is_scan: bool) -> IoCoroutine[_T]:
         """As `run`, but stops where a mapped file was asked for something."""
         source = self._mapped
         try:
-            wanted = next(steps)
+            wanted = next(coroutine)
             while True:
                 if source is None:
-                    found = self._answer(wanted, is_scan=is_scan)
+                    buffers = self._answer(wanted, is_scan=is_scan)
                 else:
                     checks = self._checks_of(is_scan=is_scan)
                     bounds = self._announce(source, wanted, checks)
                     yield
-                    found = self._look(source, wanted, bounds, checks)
-                wanted = steps.send(found)
+                    buffers = self._look(source, wanted, bounds, checks)
+                wanted = coroutine.send(buffers)
         except StopIteration as stop:
             return stop.value
 
     def _fetch(self, ranges: Ranges) -> list[pa.Buffer]:
-        missing = [one for one in ranges if one[0] < self._tail_start]
+        missing = [bounds for bounds in ranges if bounds[0] < self._tail_start]
         read = iter(self._source.read_ranges(missing) if missing else [])
         return [
             next(read) if start < self._tail_start else self.tail.slice(start - self._tail_start, end - start)
@@ -204,13 +204,13 @@ class FileBytes:
     def _answer(self, wanted: Sequence[tuple[int, int] | ByteRanges], *, is_scan: bool) -> list[Any]:
         """Buffers for ranges, one memory for scattered byte ranges; all in one read of a file that is not mapped."""
         checks = self._checks_of(is_scan=is_scan)
-        lists = [coalesced_ranges(one) if isinstance(one, ByteRanges) else [one] for one in wanted]
-        ranges = [one for several in lists for one in several]
+        lists = [coalesced_ranges(request) if isinstance(request, ByteRanges) else [request] for request in wanted]
+        ranges = [request for request_ranges in lists for request in request_ranges]
         read = iter(self._source.read_ranges(ranges) if checks is None else self.read(ranges))
-        parts = [[next(read) for _ in several] for several in lists]
+        parts = [[next(read) for _ in request_ranges] for request_ranges in lists]
         return [
-            range_buffers(several, buffers) if isinstance(one, ByteRanges) else buffers[0]
-            for one, several, buffers in zip(wanted, lists, parts, strict=True)
+            range_buffers(request_ranges, buffers) if isinstance(request, ByteRanges) else buffers[0]
+            for request, request_ranges, buffers in zip(wanted, lists, parts, strict=True)
         ]
 
     def _checks_of(self, *, is_scan: bool) -> BlockChecks | None:
@@ -220,15 +220,17 @@ class FileBytes:
         self, source: MappedReader, wanted: Sequence[tuple[int, int] | ByteRanges], checks: BlockChecks | None
     ) -> tuple[_Bounds, _Bounds]:
         """Ask for what is wanted; return where the ranges begin and end."""
-        ranges = np.array([one for one in wanted if not isinstance(one, ByteRanges)], np.int64).reshape(-1, 2)
-        scattered = [one for one in wanted if isinstance(one, ByteRanges)]
+        ranges = np.array([request for request in wanted if not isinstance(request, ByteRanges)], np.int64).reshape(
+            -1, 2
+        )
+        scattered = [request for request in wanted if isinstance(request, ByteRanges)]
         bounds = (ranges[:, 0], ranges[:, 1]), _joined(scattered)
-        for (starts, ends), own in zip(bounds, (self._checks, checks), strict=True):
+        for (starts, ends), checks_of_range in zip(bounds, (self._checks, checks), strict=True):
             if not len(starts):
                 continue
             self._check_bounds(starts, ends)
             # Whole blocks are looked at: what is not announced would be waited for, block after block.
-            source.announce(*((starts, ends) if own is None else own.spread(starts, ends)))
+            source.announce(*((starts, ends) if checks_of_range is None else checks_of_range.spread(starts, ends)))
         return bounds
 
     def _check_bounds(self, starts: Int64s, ends: Int64s) -> None:
@@ -244,11 +246,14 @@ class FileBytes:
     ) -> list[Any]:
         """Return what is wanted; see `_announce`."""
         mapped = source.mapped
-        for (starts, ends), own in zip(bounds, (self._checks, checks), strict=True):
-            if own is not None and len(starts):
-                own.check(memoryview(mapped), starts, ends)
-        found = RangeBuffers(np.frombuffer(mapped, np.uint8))
-        return [found if isinstance(one, ByteRanges) else mapped.slice(one[0], one[1] - one[0]) for one in wanted]
+        for (starts, ends), checks_of_range in zip(bounds, (self._checks, checks), strict=True):
+            if checks_of_range is not None and len(starts):
+                checks_of_range.check(memoryview(mapped), starts, ends)
+        whole_file = RangeBuffers(np.frombuffer(mapped, np.uint8))
+        return [
+            whole_file if isinstance(request, ByteRanges) else mapped.slice(request[0], request[1] - request[0])
+            for request in wanted
+        ]
 
 
 class _CheckedRead:
@@ -304,7 +309,9 @@ def _joined(scattered: Sequence[ByteRanges]) -> _Bounds:
         return scattered[0].starts, scattered[0].ends
     if not scattered:
         return _NOTHING
-    return np.concatenate([one.starts for one in scattered]), np.concatenate([one.ends for one in scattered])
+    return np.concatenate([ranges.starts for ranges in scattered]), np.concatenate(
+        [ranges.ends for ranges in scattered]
+    )
 
 
 class CopiedRanges:

@@ -114,7 +114,7 @@ def _merged(
                 staging.page_writer(),
                 version=manifest.data_storage_version,
                 page_bytes=page_bytes,
-                kept=is_live,
+                selected=is_live,
             )
         except CorruptDataError:
             for reader in readers:  # which of them it is

@@ -170,7 +170,7 @@ class FragmentReader:
             path = data_file_path(parts[0].file)
             raise CorruptDataError(f"the data file has {position} rows, its fragment needs {end}", path=path)
 
-    def scan_coded(
+    def scan_dictionary(
         self, projection: Schema, *, start: int, end: int, batch_size: int
     ) -> Iterator[pa.Array | Coded] | None:
         """Read one field of the rows [start, end), deleted ones included; arguments as of `scan`.
@@ -184,7 +184,9 @@ class FragmentReader:
         part, stored = parts[0], self._stored(parts)[0]
         if stored.schema.fields != projection.fields:
             return None
-        return self._open(part).scan_coded(stored.schema, part.columns, start=start, end=end, batch_size=batch_size)
+        return self._open(part).scan_dictionary(
+            stored.schema, part.columns, start=start, end=end, batch_size=batch_size
+        )
 
     def cursor(self, projection: Schema, *, end: int) -> Callable[[range, Offsets | None], list[pa.Array]]:
         """Read ranges of rows, each behind the one before, or only some rows of them.

@@ -271,7 +271,7 @@ def _matches(reader: RowSource, plan: ScanPlan, start: int, end: int) -> Iterato
     for low, high in candidate_ranges(reader, plan, start, end):
         parts = None
         if plan.predicate is not None and plan.predicate.columns == plan.filter_projection.names:
-            parts = reader.scan_coded(plan.filter_projection, start=low, end=high, batch_size=plan.step)
+            parts = reader.scan_dictionary(plan.filter_projection, start=low, end=high, batch_size=plan.step)
         if parts is None:
             yield from _matches_in(reader, plan, low, high)
         else:

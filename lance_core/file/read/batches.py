@@ -69,14 +69,14 @@ class _Segment:
     Attributes:
         last: The file in which they end.
         arrays: Takes the result.
-        place: Where among them.
+        position: Where among them.
         start: Number of the first row in the batch.
         pieces: One for each file.
     """
 
     last: ColumnRead
     arrays: list[Any]
-    place: int
+    position: int
     start: int
     pieces: list[_Piece]
 
@@ -85,7 +85,7 @@ class _Segment:
         last = self.last
         if last.number != read.number or last.file != read.file - 1 or read.arrays:
             return False
-        return len(last.arrays) == (self.place + 1 if last.arrays is self.arrays else 0)
+        return len(last.arrays) == (self.position + 1 if last.arrays is self.arrays else 0)
 
 
 @dataclass(slots=True)
@@ -98,8 +98,8 @@ class BatchJob:
     rows: list[Int64s] = field(default_factory=list["Int64s"])
     segments: list[_Segment] = field(default_factory=list[_Segment])
     num_rows: int = 0
-    _points: Scattered | None = None
-    _words: Int64s | None = None
+    _scattered: Scattered | None = None
+    _fixed_width: Int64s | None = None
 
     def add_rows(self, read: ColumnRead, cells: Int64s, parts: Sequence[PageSlice], rows: Int64s) -> None:
         """Add scattered rows.
@@ -150,27 +150,29 @@ class BatchJob:
     @property
     def ranges(self) -> ByteRanges:
         """The byte ranges of the chunks, or of the values alone."""
-        points = self._points = find_scattered(self.grids, self.rows) if self.rows else find_all(self.grids)
+        scattered = self._scattered = find_scattered(self.grids, self.rows) if self.rows else find_all(self.grids)
         if self.is_near and self.rows:
-            self._words = find_fixed_width(points, self.layout)
-        if self._words is not None:
-            return value_ranges(self._words, self.layout)
-        return ByteRanges(points.chunks[0], points.chunks[0] + points.chunks[1])
+            self._fixed_width = find_fixed_width(scattered, self.layout)
+        if self._fixed_width is not None:
+            return value_ranges(self._fixed_width, self.layout)
+        return ByteRanges(scattered.chunks[0], scattered.chunks[0] + scattered.chunks[1])
 
     def decode(self, buffers: RangeBuffers) -> None:
         """Decode the values of all columns, and give each its own."""
-        layout, definition, points = self.layout, None, self._points
-        if self._words is not None:
-            values: Values = decode_fixed_width(buffers.memory, buffers.places(self._words), layout)
-        elif points is None:
+        layout, definition, scattered = self.layout, None, self._scattered
+        if self._fixed_width is not None:
+            values: Values = decode_fixed_width(buffers.memory, buffers.places(self._fixed_width), layout)
+        elif scattered is None:
             raise ValueError("rows are decoded before it is known where they are")
         elif self.rows:
-            definition, values = decode_points(buffers.memory, buffers.places(points.chunks[0]), points, layout)
+            definition, values = decode_points(buffers.memory, buffers.places(scattered.chunks[0]), scattered, layout)
         else:
-            definition, values = decode_all(buffers.memory, buffers.places(points.chunks[0]), points.chunks, layout)
+            definition, values = decode_all(
+                buffers.memory, buffers.places(scattered.chunks[0]), scattered.chunks, layout
+            )
         shared: dict[int, pa.Array] = {}
         for segment in self.segments:
-            segment.arrays[segment.place] = _array_of(segment, layout, definition, values, shared)
+            segment.arrays[segment.position] = _array_of(segment, layout, definition, values, shared)
 
 
 def _array_of(
@@ -189,20 +191,20 @@ def _array_of(
             every = Decoded(levels=Levels(layout.layers, None, definition), values=values, num_slots=len(values))
             whole = shared[id(column.kind)] = to_arrow(every, column.path, column.kind, len(values))
         return whole.slice(start, count)
-    own = values if count == len(values) else _cut(values, start, start + count)
+    segment_values = values if count == len(values) else _cut(values, start, start + count)
     if layout.dictionary is not None:
         pages = [(piece.pages, number) for piece in segment.pieces for number in piece.numbers]
-        own = _look_up(pages, own, [size for piece in segment.pieces for size in piece.sizes])
+        segment_values = _look_up(pages, segment_values, [size for piece in segment.pieces for size in piece.sizes])
     levels = Levels(layout.layers, None, None if definition is None else definition[start : start + count])
-    return to_arrow(Decoded(levels=levels, values=own, num_slots=count), column.path, column.kind, count)
+    return to_arrow(Decoded(levels=levels, values=segment_values, num_slots=count), column.path, column.kind, count)
 
 
 def _cut(values: Values, start: int, end: int) -> Values:
     """Return values of one column; its strings count their bytes from 0, whatever other columns hold."""
-    own = slice_values(values, start, end)
-    if isinstance(own, VariableValues) and int(own.offsets[0]):
-        return VariableValues(own.offsets - own.offsets[0], own.data[int(own.offsets[0]) :])
-    return own
+    piece = slice_values(values, start, end)
+    if isinstance(piece, VariableValues) and int(piece.offsets[0]):
+        return VariableValues(piece.offsets - piece.offsets[0], piece.data[int(piece.offsets[0]) :])
+    return piece
 
 
 class _ListColumn(NamedTuple):
@@ -215,11 +217,11 @@ class _ListColumn(NamedTuple):
     bounds: Int64s
     selection: ChunkSelection
 
-    def run(self, found: RangeBuffers) -> ListRun:
+    def run(self, buffers: RangeBuffers) -> ListRun:
         """Return the chunks in memory."""
         starts, sizes, counts = self.table.grid[:3, self.selection.chunks]
-        places = found.places(starts + self.read.base)
-        return ListRun(layout=self.layout, starts=places, sizes=sizes, counts=counts, selection=self.selection)
+        positions = buffers.places(starts + self.read.base)
+        return ListRun(layout=self.layout, starts=positions, sizes=sizes, counts=counts, selection=self.selection)
 
     def finish(self, rows: RowValues, shared: SharedLevels) -> None:
         """Make the array of the rows."""
@@ -241,7 +243,7 @@ class ListJob:
     @property
     def ranges(self) -> ByteRanges:
         """The byte ranges of the chunks."""
-        bounds = [byte_ranges(one.table, one.selection.chunks) for one in self.columns]
+        bounds = [byte_ranges(column.table, column.selection.chunks) for column in self.columns]
         base = self.columns[0].read.base
         return ByteRanges(*(np.concatenate([pair[side] for pair in bounds]) + base for side in (0, 1)))
 

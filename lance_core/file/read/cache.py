@@ -41,8 +41,8 @@ _COLUMN_BYTES = 1 << 10
 _ONE_PAGE = 2
 """Length of the first rows of a column of one page: that of the page, and the end."""
 
-_FEW_ROWS = 16
-"""So few rows cost nothing to look for."""
+_MAX_SCALAR_ROWS = 16
+"""Up to so many rows, a binary search costs nothing."""
 
 
 class Budget:
@@ -255,7 +255,7 @@ class PageCache:
 def cells_in(table: ChunkTable, rows: Int64s) -> Int64s:
     """Return what a table says of the chunk of each of some rows, all of which it has; as `PageCache.cells_of`."""
     grid = table.grid
-    if rows.size <= _FEW_ROWS:
+    if rows.size <= _MAX_SCALAR_ROWS:
         return grid.take(grid[3].searchsorted(rows, side="right") - 1, axis=1)
     return grid.take(chunks_in(grid[3], rows), axis=1)
 

@@ -98,7 +98,8 @@ def find_pages(reads: Sequence[ColumnRead]) -> list[tuple[ColumnRead, PageSlice]
         CorruptDataError: A column ends before the last row.
     """
     missing: list[tuple[ColumnRead, PageSlice]] = []
-    known: dict[tuple[int, int], list[tuple[int, Rows]]] = {}  # columns whose pages are alike share their first rows
+    # Columns whose pages are alike share their first rows.
+    first_rows: dict[tuple[int, int], list[tuple[int, Rows]]] = {}
     rows: Rows = range(0)
     is_scattered = False
     for read in reads:
@@ -110,9 +111,9 @@ def find_pages(reads: Sequence[ColumnRead]) -> list[tuple[ColumnRead, PageSlice]
             read.table = cached.whole
             continue
         key, per_row = (id(column.first_rows), id(rows)), column.path.items_per_row
-        spans = known.get(key) if per_row == 1 else None
+        spans = first_rows.get(key) if per_row == 1 else None
         if spans is None:
-            spans = known[key] = _split(column, items_of(rows, per_row))
+            spans = first_rows[key] = _split(column, items_of(rows, per_row))
         read.spans = spans
         for number, inside in spans:
             if number not in cached.ready:

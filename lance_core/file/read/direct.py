@@ -77,11 +77,11 @@ class DirectJob:
     def decode(self, buffers: RangeBuffers) -> None:
         """Gather the values of each type, of which each column is a view."""
         for kind, width, starts, fields in self._fields.values():
-            places, count = buffers.places(np.concatenate(starts)), len(starts[0])
+            positions, count = buffers.places(np.concatenate(starts)), len(starts[0])
             if width in _WORD_BYTES:
-                data = gather_words(buffers.memory, places, f"<u{width}")
+                data = gather_words(buffers.memory, positions, f"<u{width}")
             else:
-                data = gather_windows(buffers.memory, places, width)
+                data = gather_windows(buffers.memory, positions, width)
             whole = from_values(FixedValues(data), kind, None, len(data))
             for at, arrays in enumerate(fields):
                 arrays.append(whole.slice(at * count, count))

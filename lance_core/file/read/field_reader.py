@@ -55,9 +55,9 @@ class Opened(NamedTuple):
     is_settled: bool
 
 
-def selected_rows(steps: Steps[list[list[pa.Array]]], selected: Int64s) -> Steps[list[list[pa.Array]]]:
+def selected_rows(coroutine: Steps[list[list[pa.Array]]], selected: Int64s) -> Steps[list[list[pa.Array]]]:
     """Read rows of fields, and pick some of them, counted from the first."""
-    return [pick_joined(arrays, selected) for arrays in (yield from steps)]
+    return [pick_joined(arrays, selected) for arrays in (yield from coroutine)]
 
 
 def pick_joined(arrays: list[pa.Array], selected: Int64s | None) -> list[pa.Array]:

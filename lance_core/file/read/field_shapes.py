@@ -76,13 +76,13 @@ class FieldShape:
     def scalar_form(self) -> ScalarForm | None:
         """Return the construction of the field's array from single values; None if there is none."""
         makers = [_maker_of(leaf) for leaf in self.leaves]
-        found = [maker for maker in makers if maker is not None]
-        if len(found) < len(makers):
+        forms = [maker for maker in makers if maker is not None]
+        if len(forms) < len(makers):
             return None
         if self.field.is_leaf:
-            return ScalarForm(found, None)
+            return ScalarForm(forms, None)
         nest = nest_of(self.field, self.kind)
-        return None if nest is None else ScalarForm(found, nest)
+        return None if nest is None else ScalarForm(forms, nest)
 
 
 def _maker_of(leaf: LeafShape) -> tuple[Shape, Make] | None:
@@ -100,8 +100,8 @@ def shapes_of(fields: Sequence[Field]) -> list[FieldShape]:
         UnsupportedError: There is no Arrow type for a field.
     """
     wanted = tuple(fields)
-    for known, shapes in list(_recent):
-        if known == wanted:
+    for fields_before, shapes in list(_recent):
+        if fields_before == wanted:
             return shapes
     shapes = [FieldShape(field) for field in wanted]
     _recent.appendleft((wanted, shapes))

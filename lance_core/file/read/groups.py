@@ -62,27 +62,27 @@ class MiniBlockGroup:
         """True if there are lists around the leaf."""
         return self.index.layouts[0].rep is not None
 
-    def decode(self, found: RangeBuffers, shared: SharedLevels | None = None) -> pa.Array:
+    def decode(self, buffers: RangeBuffers, shared: SharedLevels | None = None) -> pa.Array:
         """Decode the wanted rows."""
         column, selection, rows = self.column, self.selection, self.selection.rows
         if not isinstance(rows, range) or strategy.is_sparse(len(rows), selection.num_rows):
-            return to_arrow(self.decode_values(found, np.asarray(rows)), column.path, column.kind, len(rows))
-        decoded = self.decode_values(found, None, shared=shared)
+            return to_arrow(self.decode_values(buffers, np.asarray(rows)), column.path, column.kind, len(rows))
+        decoded = self.decode_values(buffers, None, shared=shared)
         if column.path.items_per_row > 1:  # chunks may begin inside of a row
             return to_arrow(cut(decoded, rows), column.path, column.kind, len(rows))
         return pick(to_arrow(decoded, column.path, column.kind, selection.num_rows, shared), rows)
 
-    def decode_selected(self, found: RangeBuffers, selected: Int64s, shared: SharedLevels | None) -> pa.Array:
+    def decode_selected(self, buffers: RangeBuffers, selected: Int64s, shared: SharedLevels | None) -> pa.Array:
         """Decode some of consecutive rows, counted from the first of them."""
         if self.has_lists:
-            return _pick_rows(self.column, self.decode(found, shared), selected)
-        decoded = self.decode_values(found, _shifted(selected, int(self.selection.rows[0])))
+            return _pick_rows(self.column, self.decode(buffers, shared), selected)
+        decoded = self.decode_values(buffers, _shifted(selected, int(self.selection.rows[0])))
         return to_arrow(decoded, self.column.path, self.column.kind, len(selected))
 
-    def decode_dictionary(self, found: RangeBuffers) -> Coded:
+    def decode_dictionary(self, buffers: RangeBuffers) -> Coded:
         """Decode consecutive rows of pages with dictionaries, without looking their items up."""
         column, first = self.column, int(self.selection.rows[0])
-        decoded, here = self.decode_values(found, None, keeps_dictionary=True), slice(first, first + self.count)
+        decoded, here = self.decode_values(buffers, None, keeps_dictionary=True), slice(first, first + self.count)
         values = decoded.values
         if not isinstance(values, DictionaryValues):
             raise CorruptDataError(f"field {column.path.leaf.name!r}: a page with a dictionary has none")
@@ -91,16 +91,16 @@ class MiniBlockGroup:
         items = from_values(values.items, column.kind, None, len(values.items))
         return Coded(items, values.indices.data[here], None if validity is None else validity[here])
 
-    def wanted_values(self, found: RangeBuffers) -> LeafValues | None:
+    def wanted_values(self, buffers: RangeBuffers) -> LeafValues | None:
         """Decode the values of the wanted rows of pages without lists."""
         rows = self.selection.rows
         if isinstance(rows, range):
-            return slice_leaf(self.decode_values(found, None).values, rows.start, rows.stop)
-        return self.decode_values(found, rows).values
+            return slice_leaf(self.decode_values(buffers, None).values, rows.start, rows.stop)
+        return self.decode_values(buffers, rows).values
 
     def decode_values(
         self,
-        found: RangeBuffers,
+        buffers: RangeBuffers,
         rows: Int64s | None,
         *,
         keeps_dictionary: bool = False,
@@ -112,13 +112,13 @@ class MiniBlockGroup:
         run = mini_block.ChunkRun(
             layouts=index.layouts,
             bounds=np.searchsorted(chunks, index.bounds),
-            starts=found.places(index.table.starts[chunks]),
+            starts=buffers.places(index.table.starts[chunks]),
             sizes=index.table.sizes[chunks],
             counts=index.table.counts[chunks],
             is_cut=self.selection.is_cut,
             dictionary=index.dictionary,
         )
-        return mini_block.decode(found.memory, run, rows=rows, keeps_dictionary=keeps_dictionary, shared=shared)
+        return mini_block.decode(buffers.memory, run, rows=rows, keeps_dictionary=keeps_dictionary, shared=shared)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,28 +131,28 @@ class _FullZipGroup:
     bounds: tuple[Int64s, Int64s] | None
     ranges: ByteRanges
 
-    def decode(self, found: RangeBuffers, shared: SharedLevels | None = None) -> pa.Array:
+    def decode(self, buffers: RangeBuffers, shared: SharedLevels | None = None) -> pa.Array:
         del shared  # it is about levels of chunks
-        return to_arrow(self._decode(found), self.column.path, self.column.kind, self.count)
+        return to_arrow(self._decode(buffers), self.column.path, self.column.kind, self.count)
 
-    def decode_selected(self, found: RangeBuffers, selected: Int64s, shared: SharedLevels | None) -> pa.Array:
-        return _pick_rows(self.column, self.decode(found, shared), selected)
+    def decode_selected(self, buffers: RangeBuffers, selected: Int64s, shared: SharedLevels | None) -> pa.Array:
+        return _pick_rows(self.column, self.decode(buffers, shared), selected)
 
-    def wanted_values(self, found: RangeBuffers) -> LeafValues | None:
+    def wanted_values(self, buffers: RangeBuffers) -> LeafValues | None:
         """Decode the values of the wanted rows of pages without lists."""
-        return self._decode(found).values
+        return self._decode(buffers).values
 
-    def _decode(self, found: RangeBuffers) -> Decoded:
+    def _decode(self, buffers: RangeBuffers) -> Decoded:
         count, kind = self.count, self.column.kind
         if self.bounds is None:
-            start, size = int(found.places(self.ranges.starts)[0]), int(self.ranges.ends[0] - self.ranges.starts[0])
-            return full_zip.decode_even(self.layout, found.memory[start : start + size], count, kind)
+            start, size = int(buffers.places(self.ranges.starts)[0]), int(self.ranges.ends[0] - self.ranges.starts[0])
+            return full_zip.decode_even(self.layout, buffers.memory[start : start + size], count, kind)
         if full_zip.has_index(self.layout):
-            starts = found.places(self.bounds[0])
+            starts = buffers.places(self.bounds[0])
             ends = starts + (self.bounds[1] - self.bounds[0])
-            return full_zip.decode_rows(self.layout, found.memory, starts, ends, kind)
+            return full_zip.decode_rows(self.layout, buffers.memory, starts, ends, kind)
         step = full_zip.stride(self.layout)
-        rows = gather_windows(found.memory, found.places(self.bounds[0]), step).reshape(-1)
+        rows = gather_windows(buffers.memory, buffers.places(self.bounds[0]), step).reshape(-1)
         return full_zip.decode_even(self.layout, rows, count, kind)
 
 
@@ -170,15 +170,15 @@ class _ConstantGroup:
     def count(self) -> int:
         return len(self.part.rows)
 
-    def decode(self, found: RangeBuffers, shared: SharedLevels | None = None) -> pa.Array:
-        del found, shared  # there is no data beyond the index
+    def decode(self, buffers: RangeBuffers, shared: SharedLevels | None = None) -> pa.Array:
+        del buffers, shared  # there is no data beyond the index
         rows, column = self.part.rows, self.column
         decoded = constant.decode(self.layout, self.buffers, column.kind, num_rows=self.part.page.num_rows, rows=rows)
         return to_arrow(decoded, column.path, column.kind, len(rows))
 
-    def decode_selected(self, found: RangeBuffers, selected: Int64s, shared: SharedLevels | None) -> pa.Array:
+    def decode_selected(self, buffers: RangeBuffers, selected: Int64s, shared: SharedLevels | None) -> pa.Array:
         rows = selected + self.part.rows[0]
-        return replace(self, part=self.part._replace(rows=rows)).decode(found, shared)
+        return replace(self, part=self.part._replace(rows=rows)).decode(buffers, shared)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,13 +194,13 @@ class _SparseGroup:
     def ranges(self) -> ByteRanges:
         return NO_RANGES if self.values is None else self.values.ranges
 
-    def decode(self, found: RangeBuffers, shared: SharedLevels | None = None) -> pa.Array:
+    def decode(self, buffers: RangeBuffers, shared: SharedLevels | None = None) -> pa.Array:
         del shared  # it is about levels of chunks
-        values = None if self.values is None else self.values.wanted_values(found)
+        values = None if self.values is None else self.values.wanted_values(buffers)
         return to_arrow(self.rows.join(values), self.column.path, self.column.kind, self.count)
 
-    def decode_selected(self, found: RangeBuffers, selected: Int64s, shared: SharedLevels | None) -> pa.Array:
-        return _pick_rows(self.column, self.decode(found, shared), selected)
+    def decode_selected(self, buffers: RangeBuffers, selected: Int64s, shared: SharedLevels | None) -> pa.Array:
+        return _pick_rows(self.column, self.decode(buffers, shared), selected)
 
 
 _Group: TypeAlias = MiniBlockGroup | _FullZipGroup | _ConstantGroup | _SparseGroup
@@ -241,15 +241,15 @@ class GroupJob:
     def decode(self, buffers: RangeBuffers) -> None:
         """Decode the rows."""
         read, group = self.read, self.group
-        found = buffers.moved(-read.base) if read.base else buffers
+        page_buffers = buffers.moved(-read.base) if read.base else buffers
         if self.selected is not None and len(self.selected):
-            array = group.decode_selected(found, self.selected, read.levels)
+            array = group.decode_selected(page_buffers, self.selected, read.levels)
         elif self.selected is not None:
-            array = pick(settled(group.decode(found, read.levels)), self.selected)
+            array = pick(settled(group.decode(page_buffers, read.levels)), self.selected)
         elif self.keeps_dictionary and isinstance(group, MiniBlockGroup) and group.index.dictionary is not None:
-            array = group.decode_dictionary(found)
+            array = group.decode_dictionary(page_buffers)
         else:
-            array = group.decode(found, read.levels)
+            array = group.decode(page_buffers, read.levels)
         read.arrays.append(array)
 
 

@@ -170,7 +170,7 @@ class _Struct:
 
     def plan(self, rows: Rows) -> Plan:
         arrays = yield from together([child.plan(rows) for child in self.children])
-        return [struct_array(self.kind, len(rows), [_whole(one) for one in arrays])]
+        return [struct_array(self.kind, len(rows), [_whole(child_arrays) for child_arrays in arrays])]
 
 
 @frozen

@@ -53,7 +53,7 @@ class PageBytes:
         self._of_run: dict[tuple[int, int], list[int]] = {}
         for piece, key in enumerate(zip(self._columns.tolist(), self._runs.tolist(), strict=True)):
             self._of_run.setdefault(key, []).append(piece)
-        self._held: dict[int, pa.Buffer] = {}
+        self._pieces: dict[int, pa.Buffer] = {}
         self._coming: dict[int, _Coming] = {}
         self._lowest: dict[int, int] = {}
         self._has_begun = False
@@ -61,28 +61,29 @@ class PageBytes:
     def answer(self, wanted: Sequence[tuple[int, int] | ByteRanges]) -> list[Any]:
         """Return the buffers and memory that `lance_core.encoding.plans.Steps` ask for."""
         scattered = [
-            one if isinstance(one, ByteRanges) else ByteRanges(np.array([one[0]]), np.array([one[1]])) for one in wanted
+            request if isinstance(request, ByteRanges) else ByteRanges(np.array([request[0]]), np.array([request[1]]))
+            for request in wanted
         ]
-        bounds = starts_of(np.array([len(one.starts) for one in scattered], np.int64)).tolist()
-        starts = np.concatenate([one.starts for one in scattered]) if scattered else np.empty(0, np.int64)
-        ends = np.concatenate([one.ends for one in scattered]) if scattered else np.empty(0, np.int64)
-        found = self._fetch(starts, ends)
+        bounds = starts_of(np.array([len(request.starts) for request in scattered], np.int64)).tolist()
+        starts = np.concatenate([request.starts for request in scattered]) if scattered else np.empty(0, np.int64)
+        ends = np.concatenate([request.ends for request in scattered]) if scattered else np.empty(0, np.int64)
+        fetched = self._fetch(starts, ends)
         ranges: Ranges = list(zip(starts.tolist(), ends.tolist(), strict=True))
         answers: list[Any] = []
-        for one, low, high in zip(wanted, bounds, bounds[1:], strict=False):
-            if isinstance(one, ByteRanges):
-                answers.append(_found(ranges[low:high], found[low:high]))
+        for request, low, high in zip(wanted, bounds, bounds[1:], strict=False):
+            if isinstance(request, ByteRanges):
+                answers.append(_buffers_of(ranges[low:high], fetched[low:high]))
             else:
-                answers.append(_whole(one, found[low]))
+                answers.append(_whole(request, fetched[low]))
         return answers
 
     def next_window(self) -> None:
         """Let go of what lies before all that was asked for since the last call; what follows lies behind it."""
         lowest, self._lowest = self._lowest, {}
-        for piece in list(self._held):
+        for piece in list(self._pieces):
             column = int(self._columns[piece])
             if column in lowest and int(self._runs[piece]) < lowest[column]:
-                del self._held[piece]
+                del self._pieces[piece]
 
     def close(self) -> None:
         """Cancel what is on its way."""
@@ -98,13 +99,13 @@ class PageBytes:
         needed = {piece for low, high in _pairs(first[is_ours], last[is_ours]) for piece in range(low, high + 1)}
         others = np.flatnonzero(~is_ours & (ends > starts))
         direct = dict(zip(others.tolist(), self._load(needed, _pairs(starts[others], ends[others])), strict=True))
-        found: list[list[tuple[int, pa.Buffer]]] = []
+        pieces: list[list[tuple[int, pa.Buffer]]] = []
         for number, (low, high, ours) in enumerate(zip(first.tolist(), last.tolist(), is_ours.tolist(), strict=True)):
             if ours:
-                found.append([(int(self._starts[piece]), self._held[piece]) for piece in range(low, high + 1)])
+                pieces.append([(int(self._starts[piece]), self._pieces[piece]) for piece in range(low, high + 1)])
             else:
-                found.append([(int(starts[number]), direct[number])] if number in direct else [])
-        return found
+                pieces.append([(int(starts[number]), direct[number])] if number in direct else [])
+        return pieces
 
     def _is_covered(self, first: Int64s, last: Int64s, ends: Int64s) -> npt.NDArray[np.bool_]:
         """Return a mask of the ranges that lie in pieces without a gap."""
@@ -120,12 +121,12 @@ class PageBytes:
         for column, run in runs:
             self._lowest[column] = min(run, self._lowest.get(column, run))
         wanted: list[int] = []
-        if not pieces <= self._held.keys():
-            wanted = sorted({piece for key in runs for piece in self._of_run[key]} - self._held.keys())
+        if not pieces <= self._pieces.keys():
+            wanted = sorted({piece for key in runs for piece in self._of_run[key]} - self._pieces.keys())
         now = wanted
         if not self._has_begun:
             self._has_begun = True
-            first = {piece for (_, run), own in self._of_run.items() if not run for piece in own}
+            first = {piece for (_, run), run_pieces in self._of_run.items() if not run for piece in run_pieces}
             now = sorted(first.union(wanted))
         coming = self._ask(now, others)
         if wanted:
@@ -139,7 +140,7 @@ class PageBytes:
 
     def _ask(self, pieces: list[int], others: Ranges) -> _Coming | None:
         """Begin to read pieces that are neither there nor on their way, and other ranges."""
-        new = [piece for piece in pieces if piece not in self._held and piece not in self._coming]
+        new = [piece for piece in pieces if piece not in self._pieces and piece not in self._coming]
         asked = [(int(self._starts[piece]), int(self._ends[piece])) for piece in new] + others
         if not asked:
             return None
@@ -153,7 +154,7 @@ class PageBytes:
             coming.buffers = coming.read.result()
             for piece, buffer in zip(coming.pieces, coming.buffers, strict=False):
                 del self._coming[piece]
-                self._held[piece] = buffer
+                self._pieces[piece] = buffer
         return coming.buffers
 
 
@@ -205,14 +206,14 @@ def _whole(wanted: tuple[int, int], pieces: list[tuple[int, pa.Buffer]]) -> pa.B
     return buffers[0] if len(buffers) == 1 else pa.py_buffer(b"".join(buffers))
 
 
-def _found(wanted: Ranges, pieces: list[list[tuple[int, pa.Buffer]]]) -> RangeBuffers:
+def _buffers_of(wanted: Ranges, pieces: list[list[tuple[int, pa.Buffer]]]) -> RangeBuffers:
     """Memory that holds ranges: the buffer that has all of them, else a copy."""
-    whole = {begin: buffer for several in pieces for begin, buffer in several}
+    whole = {begin: buffer for request_pieces in pieces for begin, buffer in request_pieces}
     if len(whole) == 1:
         return range_buffers([(begin, begin + buffer.size) for begin, buffer in whole.items()], list(whole.values()))
     parts = sorted(
         (part, buffer)
-        for (start, end), several in zip(wanted, pieces, strict=True)
-        for part, buffer in zip(*_parts_of(start, end, several), strict=True)
+        for (start, end), request_pieces in zip(wanted, pieces, strict=True)
+        for part, buffer in zip(*_parts_of(start, end, request_pieces), strict=True)
     )
     return range_buffers([part for part, _ in parts], [buffer for _, buffer in parts])

@@ -194,10 +194,11 @@ def _kind(layout: MiniBlockLayout, kinds: dict[object, object]) -> object:
 def decode_sparse_index(page: PageRead, layout: SparseLayout) -> SparseIndex:
     """Decode the index of a page with sparse layers, from all its buffers but that of the values."""
     part, _, buffers, kinds = page
-    own, data = sparse.value_buffers(layout), sparse.data_buffer(layout)
+    value_buffers, data = sparse.value_buffers(layout), sparse.data_buffer(layout)
     buffers = [*buffers[:data], pa.py_buffer(b""), *buffers[data:]]
     levels = sparse.decode_page(layout, [buffer_view(buffer, np.uint8) for buffer in buffers], part.page.num_rows)
-    values, of_values = replace(layout.values, num_items=levels.num_values), [buffers[at] for at in own if at != data]
+    values = replace(layout.values, num_items=levels.num_values)
+    of_values = [buffers[at] for at in value_buffers if at != data]
     if isinstance(values, MiniBlockLayout):
         (chunks,) = decode_indexes([PageRead(values_slice(part, layout, values), 0, of_values, kinds)])
         return SparseIndex(levels, values, chunks.detached(), None)
@@ -207,8 +208,10 @@ def decode_sparse_index(page: PageRead, layout: SparseLayout) -> SparseIndex:
 
 def values_slice(part: PageSlice, layout: SparseLayout, values: MiniBlockLayout | FullZipLayout) -> PageSlice:
     """Return the page of values of a page with sparse layers, with no rows selected."""
-    own = sparse.value_buffers(layout)
-    page = replace(part.page, buffers=part.page.buffers[own.start : own.stop], num_rows=values.num_items)
+    value_buffers = sparse.value_buffers(layout)
+    page = replace(
+        part.page, buffers=part.page.buffers[value_buffers.start : value_buffers.stop], num_rows=values.num_items
+    )
     return part._replace(number=0, page=page, layout=values, rows=range(0))
 
 

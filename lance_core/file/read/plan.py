@@ -206,12 +206,12 @@ def _load_indexes(reads: Sequence[ColumnRead]) -> Steps[None]:
     buffers = iter((yield wanted))
     chunked: list[tuple[ColumnRead, PageRead]] = []
     for read, part, ranges in missing:
-        own = [next(buffers) for _ in ranges]
+        column_buffers = [next(buffers) for _ in ranges]
         if isinstance(part.layout, MiniBlockLayout):
             first_row = int(read.column.first_rows[part.number])
-            chunked.append((read, PageRead(part, first_row, own, read.pages.kinds)))
+            chunked.append((read, PageRead(part, first_row, column_buffers, read.pages.kinds)))
         else:
-            read.buffers = {**(read.buffers or {}), part.number: own}
+            read.buffers = {**(read.buffers or {}), part.number: column_buffers}
     indexes = decode_indexes([page for _, page in chunked])
     for (read, page), index in zip(chunked, indexes, strict=True):
         read.pages.keep_index(page.part.number, index)

@@ -186,7 +186,7 @@ class DataFileReader:
         batches = self._scan(stream, range(start, end), pages, batch_size=batch_size, windows=windows, step=step)
         return batches if pages is None else _closing(batches, pages)
 
-    def scan_coded(
+    def scan_dictionary(
         self, projection: Schema, columns: Mapping[int, int], *, start: int, end: int, batch_size: int
     ) -> Iterator[pa.Array | Coded]:
         """Read consecutive rows of one field; where pages have dictionaries, these and places in them.
@@ -204,10 +204,10 @@ class DataFileReader:
         with self._blaming_file():
             stream = self._stream(projection, columns, end, keeps=True)
             pages = self._page_bytes(stream.fields, range(start, end))
-        parts = self._scan_coded(stream, range(start, end), pages, batch_size)
+        parts = self._scan_dictionary(stream, range(start, end), pages, batch_size)
         yield from parts if pages is None else _closing(parts, pages)
 
-    def _scan_coded(
+    def _scan_dictionary(
         self, stream: _Stream, rows: range, pages: PageBytes | None, batch_size: int
     ) -> Iterator[pa.Array | Coded]:
         start, end = rows.start, rows.stop
@@ -280,22 +280,22 @@ class DataFileReader:
             opened = self._opened(projection, columns)
             schema = opened.schema
             if not len(rows):
-                return batch_of([pa.nulls(0, one.type) for one in schema], schema, 0)
-            places = None
+                return batch_of([pa.nulls(0, column.type) for column in schema], schema, 0)
+            inverse = None
             if (rows[1:] <= rows[:-1]).any():
-                rows, places = np.unique(rows, return_inverse=True)
+                rows, inverse = np.unique(rows, return_inverse=True)
             if rows[0] < 0:
                 raise InvalidInputError(f"there is no row {int(rows[0])}")
             _check_end(int(rows[-1]) + 1, opened.num_rows)
             is_range = strategy.is_consecutive(len(rows), int(rows[-1]) + 1 - int(rows[0]))
             dense: Rows = range(int(rows[0]), int(rows[-1]) + 1) if is_range else rows
-            found = yield from self._file.reading(self._content.plan(opened.fields, dense), is_scan=is_range)
-            if opened.is_settled and max(map(len, found), default=1) == 1:
-                arrays = [array for (array,) in found]
+            pieces = yield from self._file.reading(self._content.plan(opened.fields, dense), is_scan=is_range)
+            if opened.is_settled and max(map(len, pieces), default=1) == 1:
+                arrays = [array for (array,) in pieces]
             else:
-                arrays = [_slice(one, 0, len(rows)) for one in found]
-            if places is not None:
-                arrays = [array.take(numbers_array(places)) for array in arrays]
+                arrays = [_slice(column, 0, len(rows)) for column in pieces]
+            if inverse is not None:
+                arrays = [array.take(numbers_array(inverse)) for array in arrays]
             return batch_of(arrays, schema, len(offsets))
 
     def rows_of(self, projection: Schema, columns: Mapping[int, int], rows: Rows) -> Wanted:
@@ -389,17 +389,17 @@ class DataFileReader:
 
     def _opened(self, projection: Schema, columns: Mapping[int, int]) -> Opened:
         """The fields of a projection; many calls in a row ask for the same, and so does who opens the file again."""
-        for one in list(self._cache.opened):
-            if one.projection == projection and one.columns == columns:
-                return one
+        for opened in list(self._cache.opened):
+            if opened.projection == projection and opened.columns == columns:
+                return opened
         fields, schema = self._content.fields(projection, columns, self._cache), projection.to_arrow()
-        is_settled = not any(needs_settling(one.type) for one in schema)
-        found = Opened(projection, dict(columns), schema, fields, self._num_rows(fields), is_settled)
-        self._cache.keep(found)
-        return found
+        is_settled = not any(needs_settling(column.type) for column in schema)
+        result = Opened(projection, dict(columns), schema, fields, self._num_rows(fields), is_settled)
+        self._cache.keep(result)
+        return result
 
     def _num_rows(self, wanted: list[FieldReader]) -> int:
-        return min([one.num_rows for one in wanted]) if wanted else self.num_rows
+        return min([column.num_rows for column in wanted]) if wanted else self.num_rows
 
     def _described(self) -> tuple[Schema, int]:
         with self._blaming_file():
@@ -479,7 +479,7 @@ class _Stream:
 
 def _cuts(arrays: list[list[pa.Array]], num_rows: int) -> list[int]:
     """Return the starts of consecutive arrays of any field, and the end of all."""
-    ends = {end for one in arrays for end in accumulate(map(len, one)) if 0 < end < num_rows}
+    ends = {end for arrays_of_field in arrays for end in accumulate(map(len, arrays_of_field)) if 0 < end < num_rows}
     return [0, *sorted(ends), num_rows]
 
 

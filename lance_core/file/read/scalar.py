@@ -103,52 +103,52 @@ class ScalarJob:
         """The byte ranges that hold the rows, each once."""
         fields = [field for group in self._alike.values() for field in group.fields]
         fields += [field for _, _, field in self._nested]
-        places = [place for leaves, _ in fields for runs in leaves for _, run, _ in runs for place in run]
-        bounds = sorted({(start, start + size) for start, size, *_ in places if size})
+        positions = [position for leaves, _ in fields for runs in leaves for _, run, _ in runs for position in run]
+        bounds = sorted({(start, start + size) for start, size, *_ in positions if size})
         return ByteRanges(*np.array(bounds, np.int64).reshape(-1, 2).T)
 
     def decode(self, buffers: RangeBuffers) -> None:
         """Decode the rows."""
-        memory, known = buffers.memory.data, dict[object, Any]()
+        memory, cache = buffers.memory.data, dict[object, Any]()
         is_moved, count = buffers.starts is not None and len(buffers.starts) > 0, len(self._numbers)
         for make, layers, rows, fields in self._alike.values():
             for (leaf,), _ in fields:
-                for page, places, numbers in _moved(leaf, buffers) if is_moved else leaf:
-                    page.read(memory, places, numbers, rows, known)
-            whole = make(rows.values, None if rows.definition is None else _slots(layers, rows, known)[0].valid)
+                for page, positions, numbers in _moved(leaf, buffers) if is_moved else leaf:
+                    page.read(memory, positions, numbers, rows, cache)
+            whole = make(rows.values, None if rows.definition is None else _slots(layers, rows, cache)[0].valid)
             for at, (_, arrays) in enumerate(fields):
                 arrays.append(whole.slice(at * count, count))
         for form, nest, (leaves, arrays) in self._nested:
             each = [_moved(leaf, buffers) for leaf in leaves] if is_moved else leaves
             makers = zip(form.makers, each, strict=True)
-            arrays.append(nest([_decode(make, leaf, memory, known) for (_, make), leaf in makers]))
+            arrays.append(nest([_decode(make, leaf, memory, cache) for (_, make), leaf in makers]))
 
 
 def _moved(leaf: list[Run], buffers: RangeBuffers) -> list[Run]:
     """Return rows with where they lie in what was read."""
     moved: list[Run] = []
-    for page, places, rows in leaf:
-        starts = buffers.places(np.array([start for start, *_ in places], np.int64)).tolist()
-        moved.append((page, [(start, *rest) for start, (_, *rest) in zip(starts, places, strict=True)], rows))
+    for page, positions, rows in leaf:
+        starts = buffers.places(np.array([start for start, *_ in positions], np.int64)).tolist()
+        moved.append((page, [(start, *rest) for start, (_, *rest) in zip(starts, positions, strict=True)], rows))
     return moved
 
 
-def _decode(make: Make, leaf: list[Run], memory: memoryview, known: dict[object, Any]) -> Leaf:
+def _decode(make: Make, leaf: list[Run], memory: memoryview, cache: dict[object, Any]) -> Leaf:
     """Decode one of several leaves of a field."""
     first = leaf[0][0]
     rows = ScalarRows([] if first.layers.max_rep else None, [] if first.has_definition else None)
-    for page, places, numbers in leaf:
-        page.read(memory, places, numbers, rows, known)
-    slots = _slots(first.layers, rows, known)
+    for page, positions, numbers in leaf:
+        page.read(memory, positions, numbers, rows, cache)
+    slots = _slots(first.layers, rows, cache)
     return Leaf(make(rows.values, slots[0].valid), slots)
 
 
-def _slots(layers: ScalarLayers, rows: ScalarRows, known: dict[object, Any]) -> list[ScalarSlots]:
+def _slots(layers: ScalarLayers, rows: ScalarRows, cache: dict[object, Any]) -> list[ScalarSlots]:
     """Return validity and offsets; leaves of one field mostly have the same."""
     if rows.rep is None:
         return unravel_scalar(layers, rows.rep, rows.definition, len(rows.values))
     key = (id(layers), tuple(rows.rep), rows.definition and tuple(rows.definition), len(rows.values))
-    slots: list[ScalarSlots] | None = known.get(key)
+    slots: list[ScalarSlots] | None = cache.get(key)
     if slots is None:
-        slots = known[key] = unravel_scalar(layers, rows.rep, rows.definition, len(rows.values))
+        slots = cache[key] = unravel_scalar(layers, rows.rep, rows.definition, len(rows.values))
     return slots

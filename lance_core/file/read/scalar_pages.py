@@ -6,7 +6,8 @@ is first wanted.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import dataclasses
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from lance_core.encoding import registry
@@ -41,13 +42,13 @@ _WHOLE_COLUMN = ((_WHOLE, range(0)),)
 
 _NOT_OPEN = object()
 
-Place: TypeAlias = tuple[int, ...]
+Position: TypeAlias = tuple[int, ...]
 """Where a row is: position of the bytes that hold it (those of a chunk, or its own), how many these are (0 if none are
 needed), and what else the page needs to know. A plain tuple: there is one for each value."""
 
-_NOWHERE: Place = (0, 0)
+_NOWHERE: Position = (0, 0)
 
-Run: TypeAlias = "tuple[ScalarPage, Sequence[Place], list[int]]"
+Run: TypeAlias = "tuple[ScalarPage, Sequence[Position], list[int]]"
 """Rows of one page, one after the other: where they are, and their numbers. A plain tuple: each column has one."""
 
 
@@ -63,7 +64,7 @@ class ScalarRows:
 
     rep: list[int] | None
     definition: list[int] | None
-    values: list[bytes] = field(default_factory=list)
+    values: list[bytes] = dataclasses.field(default_factory=list)
 
 
 class ScalarPage(Protocol):
@@ -88,27 +89,27 @@ class ScalarPage(Protocol):
     @property
     def has_definition(self) -> bool: ...  # noqa: D102 - see above
 
-    def find(self, rows: Int64s, numbers: list[int], /) -> Sequence[Place] | None:
+    def find(self, rows: Int64s, numbers: list[int], /) -> Sequence[Position] | None:
         """Return where rows of the column are, also given as plain numbers; None if one lies in several chunks."""
         ...
 
     def read(
         self,
         memory: memoryview,
-        places: Sequence[Place],
+        positions: Sequence[Position],
         rows: list[int],
         into: ScalarRows,
-        known: dict[object, Any],
+        cache: dict[object, Any],
         /,
     ) -> None:
         """Read rows.
 
         Args:
             memory: Holds them.
-            places: Where they are in the memory.
+            positions: Where they are in the memory.
             rows: The rows.
             into: Takes what is read.
-            known: What was found out for other columns about the same rows.
+            cache: What was found out for other columns about the same rows.
         """
         ...
 
@@ -125,17 +126,22 @@ class _Chunks:
     items: Values | None
     is_constant: bool = False
 
-    def find(self, rows: Int64s, numbers: list[int]) -> list[Place]:
+    def find(self, rows: Int64s, numbers: list[int]) -> list[Position]:
         del numbers
         return list(zip(*cells_in(self.table, rows).tolist(), strict=True))
 
     def read(
-        self, memory: memoryview, places: Sequence[Place], rows: list[int], into: ScalarRows, known: dict[object, Any]
+        self,
+        memory: memoryview,
+        positions: Sequence[Position],
+        rows: list[int],
+        into: ScalarRows,
+        cache: dict[object, Any],
     ) -> None:
-        del known
+        del cache
         values: list[bytes] = []
         opened, last = None, -1
-        for (start, size, count, first, _), row in zip(places, rows, strict=True):
+        for (start, size, count, first, _), row in zip(positions, rows, strict=True):
             if opened is None or start != last:
                 opened, last = self.reader.open(memory, (start, size, count)), start
             level, value = self.reader.read(opened, row - first)
@@ -157,27 +163,32 @@ class _ListChunks:
     items: Values | None
     is_constant: bool = False
 
-    def find(self, rows: Int64s, numbers: list[int]) -> list[Place] | None:
-        places: list[Place] = []
+    def find(self, rows: Int64s, numbers: list[int]) -> list[Position] | None:
+        positions: list[Position] = []
         chunks = chunks_in(self.table.first_rows, rows)
         columns = self.table.grid.take(chunks, axis=1).tolist()
         for row, chunk, start, size, count, first, num_rows in zip(numbers, chunks.tolist(), *columns, strict=True):
             is_last = row - first == num_rows - 1
             if is_last and chunk + 1 < len(self.table.first_rows) and self._is_cut(chunk + 1):
                 return None  # the row goes on in the next chunk
-            places.append((start, size, count, self._is_cut(chunk), num_rows, row - first))
-        return places
+            positions.append((start, size, count, self._is_cut(chunk), num_rows, row - first))
+        return positions
 
     def _is_cut(self, chunk: int) -> bool:
         return self.table.has_preamble is not None and bool(self.table.has_preamble[chunk])
 
     def read(
-        self, memory: memoryview, places: Sequence[Place], rows: list[int], into: ScalarRows, known: dict[object, Any]
+        self,
+        memory: memoryview,
+        positions: Sequence[Position],
+        rows: list[int],
+        into: ScalarRows,
+        cache: dict[object, Any],
     ) -> None:
         del rows
-        for start, size, count, is_cut, num_rows, index in places:
-            place = ListPlace(start, size, count, bool(is_cut), num_rows, index)
-            rep, definition, values = self.reader.read(memory, place, known)
+        for start, size, count, is_cut, num_rows, index in positions:
+            position = ListPlace(start, size, count, bool(is_cut), num_rows, index)
+            rep, definition, values = self.reader.read(memory, position, cache)
             if into.rep is not None:
                 into.rep += rep
             if into.definition is not None and definition is not None:
@@ -197,16 +208,21 @@ class _Even:
     has_definition: bool = False
     is_constant: bool = False
 
-    def find(self, rows: Int64s, numbers: list[int]) -> list[Place]:
+    def find(self, rows: Int64s, numbers: list[int]) -> list[Position]:
         del rows
         start, width = self.start - self.first_row * self.width, self.width
         return [(start + row * width, width) for row in numbers]
 
     def read(
-        self, memory: memoryview, places: Sequence[Place], rows: list[int], into: ScalarRows, known: dict[object, Any]
+        self,
+        memory: memoryview,
+        positions: Sequence[Position],
+        rows: list[int],
+        into: ScalarRows,
+        cache: dict[object, Any],
     ) -> None:
-        del rows, known
-        into.values += [bytes(memory[start : start + self.width]) for start, *_ in places]
+        del rows, cache
+        into.values += [bytes(memory[start : start + self.width]) for start, *_ in positions]
 
 
 @frozen
@@ -220,17 +236,22 @@ class _Constant:
     has_definition: bool
     is_constant: bool = True
 
-    def find(self, rows: Int64s, numbers: list[int]) -> list[Place]:
+    def find(self, rows: Int64s, numbers: list[int]) -> list[Position]:
         del rows
         return [_NOWHERE] * len(numbers)
 
     def read(
-        self, memory: memoryview, places: Sequence[Place], rows: list[int], into: ScalarRows, known: dict[object, Any]
+        self,
+        memory: memoryview,
+        positions: Sequence[Position],
+        rows: list[int],
+        into: ScalarRows,
+        cache: dict[object, Any],
     ) -> None:
-        del memory, rows, known
-        into.values += [self.value] * len(places)
+        del memory, rows, cache
+        into.values += [self.value] * len(positions)
         if into.definition is not None:
-            into.definition += [self.level] * len(places)
+            into.definition += [self.level] * len(positions)
 
 
 def runs_of(read: ColumnRead, shape: Shape, rows: Int64s, numbers: list[int], *, reads_bytes: bool) -> list[Run] | None:
@@ -255,13 +276,13 @@ def runs_of(read: ColumnRead, shape: Shape, rows: Int64s, numbers: list[int], *,
         if page is None or not (reads_bytes or page.is_constant) or (runs and page.alike != runs[0][0].alike):
             return None
         if inside is read.rows or number == _WHOLE:
-            places = page.find(rows, numbers)
-            return None if places is None else [(page, places, numbers)]
+            positions = page.find(rows, numbers)
+            return None if positions is None else [(page, positions, numbers)]
         some = slice(at, at := at + len(inside))
-        places = page.find(rows[some], numbers[some])
-        if places is None:
+        positions = page.find(rows[some], numbers[some])
+        if positions is None:
             return None
-        runs.append((page, places, numbers[some]))
+        runs.append((page, positions, numbers[some]))
     return runs
 
 
@@ -291,7 +312,7 @@ def _fits(layers: Layers, path: LeafPath) -> bool:
     if len(layers) == 1:
         return not is_list(layers[0])
     fields = reversed(path.fields)
-    return all(is_list(layer) == is_list_field(one) for layer, one in zip(layers, fields, strict=True))
+    return all(is_list(layer) == is_list_field(field) for layer, field in zip(layers, fields, strict=True))
 
 
 def _open_chunks(read: ColumnRead, index: MiniBlockIndex, table: ChunkTable, shape: Shape) -> ScalarPage | None:

@@ -50,8 +50,8 @@ class Wanted(NamedTuple):
 def can_be_joined(files: Sequence[Wanted]) -> bool:
     """Return whether rows of files can be read at one go."""
     fields = [field for wanted in files for field in wanted.opened.fields]
-    are_cheap = all(one.file.can_be_copied or one.file.can_be_read_ahead for one in files)
-    are_small = all(one.file.size <= 1 << _BASE_BITS for one in files)
+    are_cheap = all(part.file.can_be_copied or part.file.can_be_read_ahead for part in files)
+    are_small = all(part.file.size <= 1 << _BASE_BITS for part in files)
     return are_cheap and are_small and all(isinstance(field, LeavesField) for field in fields)
 
 
@@ -101,26 +101,26 @@ class _SeveralFiles:
         """Return scattered byte ranges in one memory."""
         if not all(file.can_be_copied for file in self._files):
             return self._fetch(wanted)
-        ranges = [one for one in wanted if not isinstance(one, ByteRanges)]
-        scattered = [one for one in wanted if isinstance(one, ByteRanges)]
+        ranges = [request for request in wanted if not isinstance(request, ByteRanges)]
+        scattered = [request for request in wanted if isinstance(request, ByteRanges)]
         buffers = iter(self._read(ranges) if ranges else [])
-        found = self._copy(scattered) if scattered else None
-        return [found if isinstance(one, ByteRanges) else next(buffers) for one in wanted]
+        copied = self._copy(scattered) if scattered else None
+        return [copied if isinstance(request, ByteRanges) else next(buffers) for request in wanted]
 
     def _fetch(self, wanted: Sequence[tuple[int, int] | ByteRanges]) -> list[Any]:
         """Return what is wanted of files in a remote store, all of which are asked at the same time."""
-        lists = [coalesced_ranges(one) if isinstance(one, ByteRanges) else [one] for one in wanted]
-        ranges = [one for several in lists for one in several]
+        lists = [coalesced_ranges(request) if isinstance(request, ByteRanges) else [request] for request in wanted]
+        ranges = [request for request_ranges in lists for request in request_ranges]
         if sum([end - start for start, end in ranges]) > strategy.MOST_JOINED_BYTES:
             raise _TooLargeError
         owners, parts = self._by_file(ranges)
-        reads = [file.begin(own, is_scan=False) for file, own in zip(self._files, parts, strict=True)]
+        reads = [file.begin(file_ranges, is_scan=False) for file, file_ranges in zip(self._files, parts, strict=True)]
         buffers = [iter(read.result()) for read in reads]
-        found = iter([next(buffers[owner]) for owner in owners])
-        answers = [[next(found) for _ in several] for several in lists]
+        fetched = iter([next(buffers[owner]) for owner in owners])
+        answers = [[next(fetched) for _ in request_ranges] for request_ranges in lists]
         return [
-            range_buffers(several, answer) if isinstance(one, ByteRanges) else answer[0]
-            for one, several, answer in zip(wanted, lists, answers, strict=True)
+            range_buffers(request_ranges, answer) if isinstance(request, ByteRanges) else answer[0]
+            for request, request_ranges, answer in zip(wanted, lists, answers, strict=True)
         ]
 
     def _by_file(self, ranges: Ranges) -> tuple[list[int], list[Ranges]]:
@@ -134,14 +134,17 @@ class _SeveralFiles:
 
     def _read(self, ranges: Ranges) -> list[pa.Buffer]:
         owners, parts = self._by_file(ranges)
-        for file, own in zip(self._files, parts, strict=True):
-            file.announce(own)
-        buffers = [iter(file.read(own) if own else []) for file, own in zip(self._files, parts, strict=True)]
+        for file, file_ranges in zip(self._files, parts, strict=True):
+            file.announce(file_ranges)
+        buffers = [
+            iter(file.read(file_ranges) if file_ranges else [])
+            for file, file_ranges in zip(self._files, parts, strict=True)
+        ]
         return [next(buffers[owner]) for owner in owners]
 
     def _copy(self, scattered: Sequence[ByteRanges]) -> RangeBuffers:
-        starts = np.concatenate([one.starts for one in scattered])
-        ends = np.concatenate([one.ends for one in scattered])
+        starts = np.concatenate([ranges.starts for ranges in scattered])
+        ends = np.concatenate([ranges.ends for ranges in scattered])
         order = starts.argsort(kind="stable")
         starts, ends = starts[order], ends[order]
         bounds = starts.searchsorted(np.arange(len(self._files) + 1) << _BASE_BITS).tolist()
@@ -149,20 +152,20 @@ class _SeveralFiles:
             file.copying(starts[low:high] - (at << _BASE_BITS), ends[low:high] - (at << _BASE_BITS))
             for at, (file, (low, high)) in enumerate(zip(self._files, pairwise(bounds), strict=True))
         ]
-        sizes = [one.num_bytes for one in copies]
+        sizes = [copy.num_bytes for copy in copies]
         if sum(sizes) > strategy.MOST_JOINED_BYTES:
             raise _TooLargeError
         memory = empty(sum(sizes), np.uint8)
-        places = starts_of(np.array(sizes, np.int64)).tolist()
-        parts = [memory[low:high].data for low, high in pairwise(places)]
+        offsets = starts_of(np.array(sizes, np.int64)).tolist()
+        parts = [memory[low:high].data for low, high in pairwise(offsets)]
         waiting: deque[CopiedRanges] = deque()
-        for one, part in zip(copies, parts, strict=True):
-            one.begin(part)
-            waiting.append(one)
+        for copy, part in zip(copies, parts, strict=True):
+            copy.begin(part)
+            waiting.append(copy)
             while waiting and sum([behind.num_missing for behind in islice(waiting, 1, None)]) >= strategy.READ_AHEAD:
                 waiting.popleft().finish()
-        for one in waiting:
-            one.finish()
-        firsts = np.concatenate([one.starts + (at << _BASE_BITS) for at, one in enumerate(copies)])
-        shifts = starts_of(np.concatenate([one.ends - one.starts for one in copies]))[:-1] - firsts
+        for copy in waiting:
+            copy.finish()
+        firsts = np.concatenate([copy.starts + (at << _BASE_BITS) for at, copy in enumerate(copies)])
+        shifts = starts_of(np.concatenate([copy.ends - copy.starts for copy in copies]))[:-1] - firsts
         return RangeBuffers(memory, firsts, shifts)

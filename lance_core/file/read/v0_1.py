@@ -101,15 +101,15 @@ class ContentLegacy:
         tables = self._read_tables(numbers.values())
         fields = list(fields_with_columns(self.descriptor()[0], inner=True, packed=False))
         starts = (tables[number][:, 0] for number in numbers.values())
-        places = distinct(np.concatenate([np.empty(0, np.int64), *starts]))
-        ends = np.append(places[1:], self._metadata.page_table_position)
+        positions = distinct(np.concatenate([np.empty(0, np.int64), *starts]))
+        ends = np.append(positions[1:], self._metadata.page_table_position)
         columns = tuple(
             ColumnSummary(
                 path=path,
                 logical_type=field.logical_type,
                 pages=tuple(
                     PageSummary(
-                        buffers=((int(position), max(0, int(ends[np.searchsorted(places, position)] - position))),),
+                        buffers=((int(position), max(0, int(ends[np.searchsorted(positions, position)] - position))),),
                         num_rows=int(length),
                         encoding=field.logical_type,
                     )
@@ -131,7 +131,7 @@ class ContentLegacy:
 
     def plan(self, fields: Sequence[FieldReader], rows: Rows) -> Steps[list[list[pa.Array]]]:
         """Read at least one row of each of these fields."""
-        return together([one.plan(rows) for one in fields])
+        return together([field.plan(rows) for field in fields])
 
     def plan_selected(
         self, fields: Sequence[FieldReader], rows: range, selected: Int64s
@@ -152,14 +152,14 @@ class ContentLegacy:
             cache: Not needed: pages have no metadata.
         """
         del cache
-        numbers = {one.id: columns[one.id] for one in projection.walk() if one.id in columns}
-        found = self._read_tables(numbers.values())
-        tables = {identity: found[number] for identity, number in numbers.items()}
+        numbers = {field.id: columns[field.id] for field in projection.walk() if field.id in columns}
+        page_tables = self._read_tables(numbers.values())
+        tables = {identity: page_tables[number] for identity, number in numbers.items()}
         opener = self._opener(tables)
-        return [open_field(one, opener) for one in projection.fields]
+        return [open_field(field, opener) for field in projection.fields]
 
     def _opener(self, tables: Mapping[int, Int64s]) -> _Opener:
-        stored = {one.id: one for one in self.descriptor()[0].walk() if one.dictionary is not None}
+        stored = {field.id: field for field in self.descriptor()[0].walk() if field.dictionary is not None}
         return _Opener(self._file, tables, stored, self._limit)
 
     def _read_tables(self, numbers: Iterable[int]) -> dict[int, Int64s]:
@@ -181,23 +181,27 @@ class ContentLegacy:
         """Return logical type and dictionary of dictionary fields, by id; other fields are passed over."""
         opener = self._opener({})
         return {
-            one.id: (one.logical_type, dictionary_of(opener.items(one, one.to_arrow().type)))
-            for one in self.descriptor()[0].walk()
-            if one.id in fields and is_legacy_dictionary(one)
+            field.id: (field.logical_type, dictionary_of(opener.items(field, field.to_arrow().type)))
+            for field in self.descriptor()[0].walk()
+            if field.id in fields and is_legacy_dictionary(field)
         }
 
     def statistics(self, fields: Collection[int]) -> dict[int, BatchStatistics]:
         """Statistics of fields, by id; many have none."""
-        known = self._metadata.statistics
-        if known is None or len(self.batch_offsets) < 2:
+        stored = self._metadata.statistics
+        if stored is None or len(self.batch_offsets) < 2:
             return {}
-        return {one: self._statistics(known, known.fields[one]) for one in fields if one in known.fields}
+        return {
+            field_id: self._statistics(stored, stored.fields[field_id])
+            for field_id in fields
+            if field_id in stored.fields
+        }
 
-    def _statistics(self, known: LegacyStatistics, parts: tuple[Field, Field, Field]) -> BatchStatistics:
-        ranges = [known.entry_range(one) for one in parts]
+    def _statistics(self, stored: LegacyStatistics, parts: tuple[Field, Field, Field]) -> BatchStatistics:
+        ranges = [stored.entry_range(field) for field in parts]
         if any(not 0 <= start < end <= self._limit for start, end in ranges):
-            raise CorruptDataError("the statistics lie outside the file", offset=known.page_table_position)
-        entries = [decode_page_table(one.to_pybytes(), limit=self._limit)[0] for one in self._file.fetch(ranges)]
+            raise CorruptDataError("the statistics lie outside the file", offset=stored.page_table_position)
+        entries = [decode_page_table(table.to_pybytes(), limit=self._limit)[0] for table in self._file.fetch(ranges)]
         num_batches = len(self.batch_offsets) - 1
         if any(int(entry[1]) != num_batches for entry in entries):
             raise CorruptDataError("the statistics are not those of the file's batches")
@@ -206,9 +210,9 @@ class ContentLegacy:
             together(
                 [
                     read_values(
-                        _page(int(entry[0]), num_batches), one.to_arrow().type, nullable=True, limit=self._limit
+                        _page(int(entry[0]), num_batches), field.to_arrow().type, nullable=True, limit=self._limit
                     )
-                    for one, entry in zip(parts, entries, strict=True)
+                    for field, entry in zip(parts, entries, strict=True)
                 ]
             )
         )

@@ -107,18 +107,18 @@ class _Values:
 class _Blobs:
     """Pages of positions and sizes of blobs; position 1 and size 0 stand for null."""
 
-    places: _Values
+    values: _Values
 
     @property
     def num_rows(self) -> int:
-        return self.places.num_rows
+        return self.values.num_rows
 
     @property
     def num_bytes(self) -> int:
-        return self.places.num_bytes
+        return self.values.num_bytes
 
     def read(self, rows: Rows) -> Plan:
-        arrays = yield from self.places.read(rows)
+        arrays = yield from self.values.read(rows)
         return [self._with_nulls(array) for array in arrays]
 
     def _with_nulls(self, array: pa.Array) -> pa.Array:
@@ -159,7 +159,9 @@ class _Offsets:
 
 
 def _joined(parts: list[Spans]) -> Spans:
-    starts, ends = (np.concatenate(one) for one in ([part.starts for part in parts], [part.ends for part in parts]))
+    starts, ends = (
+        np.concatenate(bounds) for bounds in ([part.starts for part in parts], [part.ends for part in parts])
+    )
     validity = None
     if any(part.validity is not None for part in parts):
         validity = np.concatenate(
@@ -236,7 +238,7 @@ class ContentV20:
 
     def plan(self, fields: Sequence[FieldReader], rows: Rows) -> Steps[list[list[pa.Array]]]:
         """Read at least one row of each of these fields."""
-        return together([one.plan(rows) for one in fields])
+        return together([field.plan(rows) for field in fields])
 
     def plan_selected(
         self, fields: Sequence[FieldReader], rows: range, selected: Int64s
@@ -256,11 +258,11 @@ class ContentV20:
             columns: For each of them and all below, by field id, its column in the file; structs may be left out.
             cache: Takes the metadata of their pages.
         """
-        numbers = {one.id: columns[one.id] for one in projection.walk() if one.id in columns}
+        numbers = {field.id: columns[field.id] for field in projection.walk() if field.id in columns}
         pages = self._container.pages(set(numbers.values()))
-        found: dict[int, _Column] = {}
+        opened: dict[int, _Column] = {}
         for number in set(numbers.values()):
             first_rows = cache.first_rows(tuple([page.num_rows for page in pages[number]]))
-            found[number] = _Column(pages[number], first_rows, cache.pages(number, first_rows))
-        opener = _Opener(found, numbers, lambda: self.descriptor()[0])
-        return [open_field(one, opener) for one in projection.fields]
+            opened[number] = _Column(pages[number], first_rows, cache.pages(number, first_rows))
+        opener = _Opener(opened, numbers, lambda: self.descriptor()[0])
+        return [open_field(field, opener) for field in projection.fields]

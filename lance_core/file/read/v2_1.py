@@ -103,8 +103,10 @@ class ContentV21:
             if leaf.is_packed:
                 stored = field_of_column(self.descriptor()[0], number, inner=False)
                 kind = packed_kind(stored, leaf.path.leaf, kind)
-            own = pages[number]
-            first_rows = cache.first_rows(tuple([page.num_rows for page in own]))
-            column = Column(number, leaf.path, kind, leaf.is_dictionary, leaf.is_plain, leaf.is_simple, own, first_rows)
+            column_pages = pages[number]
+            first_rows = cache.first_rows(tuple([page.num_rows for page in column_pages]))
+            column = Column(
+                number, leaf.path, kind, leaf.is_dictionary, leaf.is_plain, leaf.is_simple, column_pages, first_rows
+            )
             leaves.append((column, cache.pages(number, first_rows, leaf.path.items_per_row)))
         return LeavesField(shape, leaves, len(leaves))

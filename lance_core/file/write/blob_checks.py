@@ -50,14 +50,14 @@ class CheckedBlobFile:
         CorruptDataError: It has another size, or there must be no such blob file.
     """
 
-    def __init__(self, source: ObjectReader, sums: BlobSums, blob_id: int, *, path: str) -> None:
+    def __init__(self, source: ObjectReader, checksums: BlobSums, blob_id: int, *, path: str) -> None:
         self._source = source
-        self._sums = sums
+        self._checksums = checksums
         self._blob_id = blob_id
         self._path = path
-        if not 0 < blob_id <= sums.num_files:
-            raise CorruptDataError(f"there is no blob file {blob_id} of {sums.num_files}", path=path)
-        expected = int(sums.sizes[blob_id - 1])
+        if not 0 < blob_id <= checksums.num_files:
+            raise CorruptDataError(f"there is no blob file {blob_id} of {checksums.num_files}", path=path)
+        expected = int(checksums.sizes[blob_id - 1])
         if source.size != expected:
             raise CorruptDataError(f"the blob file has {source.size} bytes instead of {expected}", path=path)
 
@@ -72,12 +72,12 @@ class CheckedBlobFile:
         Raises:
             CorruptDataError: They are not what was written.
         """
-        wide = [self._sums.widened(self._blob_id, start, end) for start, end in ranges]
-        found: list[pa.Buffer] = []
+        wide = [self._checksums.widened(self._blob_id, start, end) for start, end in ranges]
+        buffers: list[pa.Buffer] = []
         for (start, end), (low, _), buffer in zip(ranges, wide, self._source.read_ranges(wide), strict=True):
             self._check(buffer, low)
-            found.append(buffer.slice(start - low, end - start))
-        return found
+            buffers.append(buffer.slice(start - low, end - start))
+        return buffers
 
     def check_all(self) -> None:
         """Hold the whole file against its checksums; errors as `read_ranges`."""
@@ -90,7 +90,7 @@ class CheckedBlobFile:
 
     def _check(self, buffer: pa.Buffer, at: int) -> None:
         try:
-            self._sums.check(self._blob_id, memoryview(buffer), at=at)
+            self._checksums.check(self._blob_id, memoryview(buffer), at=at)
         except CorruptDataError as error:
             error.path = self._path
             raise

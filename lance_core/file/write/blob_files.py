@@ -55,14 +55,14 @@ class BlobFiles:
         places: Where they go; None if the data file stands alone.
     """
 
-    def __init__(self, places: BlobPlaces | None) -> None:
-        self._places = places
-        self._sums: list[RunningSums] = []
+    def __init__(self, locations: BlobPlaces | None) -> None:
+        self._locations = locations
+        self._checksums: list[RunningSums] = []
         self._pack: tuple[int, ObjectWriter] | None = None
 
     def locate(self, uri: str) -> tuple[int, str]:
         """See `BlobPlaces.locate`."""
-        return self._known_places().locate(uri)
+        return self._locations_or_error().locate(uri)
 
     def dedicate(self, data: memoryview) -> int:
         """Write a blob into a file of its own; the file's number."""
@@ -73,12 +73,12 @@ class BlobFiles:
 
     def pack(self, data: memoryview, limit: int) -> tuple[int, int]:
         """Append a blob to a shared file; the file's number, and the blob's position."""
-        if self._pack is not None and self._sums[self._pack[0] - 1].size + len(data) > limit:
+        if self._pack is not None and self._checksums[self._pack[0] - 1].size + len(data) > limit:
             self.finish()
         if self._pack is None:
             self._pack = self._open()
         number, sink = self._pack
-        position = self._sums[number - 1].size
+        position = self._checksums[number - 1].size
         self._write(number, sink, data)
         return number, position
 
@@ -90,7 +90,7 @@ class BlobFiles:
 
     def checksums(self) -> bytes:
         """Checksums of all blob files, as their data file keeps them; nothing if there are none."""
-        return encode_blob_sums(self._sums) if self._sums else b""
+        return encode_blob_sums(self._checksums) if self._checksums else b""
 
     def abort(self) -> None:
         """Give up the shared file."""
@@ -100,18 +100,18 @@ class BlobFiles:
 
     def _open(self) -> tuple[int, ObjectWriter]:
         """Begin the next file; its number."""
-        sink = self._known_places().open(len(self._sums) + 1)
-        self._sums.append(RunningSums(BLOB_BLOCK_SIZE))
-        return len(self._sums), sink
+        sink = self._locations_or_error().open(len(self._checksums) + 1)
+        self._checksums.append(RunningSums(BLOB_BLOCK_SIZE))
+        return len(self._checksums), sink
 
     def _write(self, number: int, sink: ObjectWriter, data: memoryview) -> None:
         sink.write(data)
-        self._sums[number - 1].add(data)
+        self._checksums[number - 1].add(data)
 
-    def _known_places(self) -> BlobPlaces:
-        if self._places is None:
+    def _locations_or_error(self) -> BlobPlaces:
+        if self._locations is None:
             raise UnsupportedError("a blob of a data file without a dataset is too large, or external")
-        return self._places
+        return self._locations
 
 
 def put_blobs(array: pa.Array, put: Put) -> tuple[Int64s, Int64s]:
@@ -239,7 +239,7 @@ class _Columns:
             self.size[row] = array.field("size")[row].as_py() or 0
 
     def to_arrow(self, kind: pa.StructType, is_null: Mask | None) -> pa.StructArray:
-        numbers = [pa.array(one) for one in (self.kind, self.position, self.size, self.blob_id)]
+        numbers = [pa.array(column) for column in (self.kind, self.position, self.size, self.blob_id)]
         children = [*numbers, pa.array(self.blob_uri, pa.string())]
         bitmap = None if is_null is None else pack_bits(~is_null)
         return pa.Array.from_buffers(kind, len(self.kind), [bitmap], children=children)

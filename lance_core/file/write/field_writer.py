@@ -128,6 +128,6 @@ def _is_same(ours: pa.DataType, theirs: pa.DataType) -> bool:
     if not pa.types.is_nested(ours):
         return False
     pairs = [(ours.field(i), theirs.field(i)) for i in range(ours.num_fields)]
-    if pa.types.is_struct(ours) and any(one.name != other.name for one, other in pairs):
+    if pa.types.is_struct(ours) and any(field.name != other.name for field, other in pairs):
         return False
-    return all(_is_same(one.type, other.type) for one, other in pairs)
+    return all(_is_same(field.type, other.type) for field, other in pairs)

@@ -48,7 +48,9 @@ class PageSource:
     @property
     def data_end(self) -> int:
         """Position behind all page buffers."""
-        return max((start + size for pages in self.columns for one in pages for start, size in one.buffers), default=0)
+        return max(
+            (start + size for pages in self.columns for page in pages for start, size in page.buffers), default=0
+        )
 
 
 def open_pages(source: ObjectReader, *, path: str, version: str, columns: Sequence[int]) -> PageSource | None:
@@ -67,8 +69,8 @@ def open_pages(source: ObjectReader, *, path: str, version: str, columns: Sequen
         CorruptDataError: The file is damaged.
     """
     file = FileBytes(source)
-    found = decode_footer_version(*decode_version(memoryview(file.tail), source.size))
-    if found.name != version:
+    file_version = decode_footer_version(*decode_version(memoryview(file.tail), source.size))
+    if file_version.name != version:
         return None
     container = Container(file)
     pages = container.plain_pages(columns)
@@ -93,11 +95,11 @@ def copy_pages(sources: Sequence[PageSource], writer: DataFileWriter, *, max_byt
         writer: Takes the pages.
         max_bytes: A file of at most so many bytes is read with one request, a larger one page by page.
     """
-    loaded = [_Loaded(one, is_whole=one.data_end <= max_bytes) for one in sources]
+    loaded = [_Loaded(source, is_whole=source.data_end <= max_bytes) for source in sources]
     num_columns = len(sources[0].columns)
     writer.copy_pages(
-        [chain.from_iterable([one.pages(column) for one in loaded]) for column in range(num_columns)],
-        sum(one.num_rows for one in sources),
+        [chain.from_iterable([source.pages(column) for source in loaded]) for column in range(num_columns)],
+        sum(source.num_rows for source in sources),
     )
 
 

@@ -60,7 +60,7 @@ def merge_pages(
     *,
     version: str,
     page_bytes: int,
-    kept: Mask | None = None,
+    selected: Mask | None = None,
 ) -> int:
     """Append the rows of some files, in their order, to another, in pages as large as those of new data.
 
@@ -70,7 +70,7 @@ def merge_pages(
         writer: Takes the pages.
         version: Version of all files.
         page_bytes: Bytes of Arrow data that make a page.
-        kept: Shape (rows of all sources,): False for rows to leave out; None if there are none.
+        selected: Shape (rows of all sources,): False for rows to leave out; None if there are none.
 
     Returns:
         Rows that were appended.
@@ -78,7 +78,7 @@ def merge_pages(
     Raises:
         CorruptDataError: A file is damaged; which one is not known.
     """
-    num_rows = sum(one.num_rows for one in sources) if kept is None else int(np.count_nonzero(kept))
+    num_rows = sum(source.num_rows for source in sources) if selected is None else int(np.count_nonzero(selected))
     if not num_rows:
         return 0
     file, columns = _join(sources, schema)
@@ -88,23 +88,23 @@ def merge_pages(
             file=file,
             column=column,
             cached=cache.pages(column.number, column.first_rows),
-            kept=kept,
+            selected=selected,
             options=page_options(column.path, version),
             page_bytes=page_bytes,
         )
         for column in columns
     ]
-    writer.copy_pages([one.pages() for one in merges], num_rows)
+    writer.copy_pages([source.pages() for source in merges], num_rows)
     return num_rows
 
 
 def _join(sources: Sequence[PageSource], schema: Schema) -> tuple[FileBytes, list[Column]]:
     """The bytes of all files in one memory, and their columns there."""
-    sizes = [-(-one.data_end // PAGE_ALIGNMENT) * PAGE_ALIGNMENT for one in sources]
+    sizes = [-(-source.data_end // PAGE_ALIGNMENT) * PAGE_ALIGNMENT for source in sources]
     bases = starts_of(np.array(sizes, np.int64)).tolist()
     memory: Bytes = empty(bases[-1], np.uint8)
-    for one, base in zip(sources, bases, strict=False):
-        memory[base : base + one.data_end] = read_pages(one)
+    for source, base in zip(sources, bases, strict=False):
+        memory[base : base + source.data_end] = read_pages(source)
     file = FileBytes(_MemoryFile(pa.py_buffer(memory)), when=Checking.OFF)
     return file, [_column(field, number, sources, bases) for number, field in enumerate(schema.fields)]
 
@@ -121,8 +121,8 @@ def _column(field: Field, number: int, sources: Sequence[PageSource], bases: Seq
                 first_row=page.first_row,
                 layout=page.layout,
             )
-            for one, base in zip(sources, bases, strict=False)
-            for page in one.columns[number]
+            for source, base in zip(sources, bases, strict=False)
+            for page in source.columns[number]
         ]
     )
     return Column(
@@ -145,7 +145,7 @@ class _Merge:
         file: Memory with its pages.
         column: The column.
         cached: Its cache entry.
-        kept: Which of its rows.
+        selected: Which of its rows.
         options: How to write.
         page_bytes: Size of pages.
     """
@@ -153,15 +153,15 @@ class _Merge:
     file: FileBytes
     column: Column
     cached: PageCache
-    kept: Mask | None
+    selected: Mask | None
     options: PageOptions
     page_bytes: int
 
     def pages(self) -> Iterator[tuple[Page, Sequence[bytes | Bytes]]]:
         """New pages and their buffers."""
-        for one in self._encoded():
-            layout = encode_layout(one.page.layout)
-            yield Page(buffers=(), num_rows=one.num_rows, first_row=0, layout=layout), one.page.buffers
+        for page in self._encoded():
+            layout = encode_layout(page.page.layout)
+            yield Page(buffers=(), num_rows=page.num_rows, first_row=0, layout=layout), page.page.buffers
 
     def _encoded(self) -> Iterator[RowsPage]:
         num_rows, step = self.column.num_rows, self._step()
@@ -202,21 +202,25 @@ class _Merge:
             raise
         except (ValueError, IndexError, OverflowError, MemoryError, pa.ArrowException) as error:
             raise CorruptDataError(f"a file is damaged: {error}") from error
-        if self.kept is None:
+        if self.selected is None:
             return list(parts)
-        bounds = rows.start + starts_of(np.array([len(one) for one in parts], np.int64))
-        return [_pick(one, self.kept[low:high]) for one, low, high in zip(parts, bounds[:-1], bounds[1:], strict=True)]
+        bounds = rows.start + starts_of(np.array([len(part) for part in parts], np.int64))
+        return [
+            _pick(part, self.selected[low:high]) for part, low, high in zip(parts, bounds[:-1], bounds[1:], strict=True)
+        ]
 
     def _encode(self, parts: list[pa.Array | Coded], num_bytes: int) -> Iterator[RowsPage]:
         count = sum(map(len, parts))
-        coded = [one for one in parts if isinstance(one, Coded)]
-        if len(coded) == len(parts):
+        dictionary_parts = [part for part in parts if isinstance(part, Coded)]
+        if len(dictionary_parts) == len(parts):
             most_bytes = count * self._stored_bytes
-            page = encode_coded(coded, self.options, most_bytes=most_bytes, may_lack=self.kept is not None)
+            page = encode_coded(
+                dictionary_parts, self.options, most_bytes=most_bytes, may_lack=self.selected is not None
+            )
             if page is not None:
                 yield RowsPage(count, page)
                 return
-        arrays = [one.values() if isinstance(one, Coded) else one for one in parts]
+        arrays = [part.values() if isinstance(part, Coded) else part for part in parts]
         whole = arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
         num_pages = max(1, round(num_bytes / self.page_bytes)) if rows_of_vectors(whole.type) is None else 1
         step = -(-count // num_pages)

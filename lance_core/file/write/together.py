@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from lance_core.encoding.layouts.page import EncodedPage
     from lance_core.file.write.field_writer import FieldWriter
 
-WORDS: dict[int, np.dtype[Any]] = {
+FIXED_WIDTH: dict[int, np.dtype[Any]] = {
     kind.id: np.dtype(f"<u{kind.bit_width // 8}")
     for kind in (
         *(pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()),
@@ -29,7 +29,7 @@ WORDS: dict[int, np.dtype[Any]] = {
 
 def num_bytes_of(array: pa.Array) -> int:
     """As ``array.nbytes``, which takes longer than all else that is done to a small array of words as it comes in."""
-    kind = WORDS.get(array.type.id)
+    kind = FIXED_WIDTH.get(array.type.id)
     return array.nbytes if kind is None or array.buffers()[0] is not None else kind.itemsize * len(array)
 
 
@@ -43,7 +43,7 @@ def encode_together(columns: Sequence[tuple[FieldWriter, Sequence[pa.Array]]], v
     Returns:
         By number of the column its page; the others are better off alone.
     """
-    words: dict[tuple[int, int], dict[int, Any]] = {}
+    columns_alike: dict[tuple[int, int], dict[int, Any]] = {}
     strings: dict[int, dict[int, pa.Array]] = {}
     for number, (writer, arrays) in enumerate(columns):
         if not isinstance(writer, FieldWriterV21) or not writer.is_bare or len(arrays) != 1:
@@ -52,15 +52,15 @@ def encode_together(columns: Sequence[tuple[FieldWriter, Sequence[pa.Array]]], v
         count, identity = len(array), array.type.id
         if count > MAX_VALUES or array.null_count:
             continue
-        kind = WORDS.get(identity)
+        kind = FIXED_WIDTH.get(identity)
         if kind is not None:
-            found = np.frombuffer(array.buffers()[1], kind, count, array.offset * kind.itemsize)
-            words.setdefault((kind.itemsize, count), {})[number] = found
+            values = np.frombuffer(array.buffers()[1], kind, count, array.offset * kind.itemsize)
+            columns_alike.setdefault((kind.itemsize, count), {})[number] = values
         elif identity in OFFSETS:
             strings.setdefault(count, {})[number] = array
     pages: dict[int, EncodedPage] = {}
-    for encode, groups in ((encode_words, words), (encode_strings, strings)):
+    for encode, groups in ((encode_words, columns_alike), (encode_strings, strings)):
         for alike in groups.values():
-            found = encode([*alike.values()], version)
-            pages |= {number: page for number, page in zip(alike, found, strict=True) if page is not None}
+            values = encode([*alike.values()], version)
+            pages |= {number: page for number, page in zip(alike, values, strict=True) if page is not None}
     return pages

@@ -7,8 +7,9 @@ written. Layout and messages are described in `lance_core.format.legacy_file`.
 
 from __future__ import annotations
 
+import dataclasses
 from collections import deque
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -57,8 +58,8 @@ class _Leaf:
     owner: Field
     kind: pa.DataType
     keeps_statistics: bool
-    entries: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
-    statistics: list[GroupStatistics] = field(default_factory=list[GroupStatistics])
+    entries: list[tuple[int, int]] = dataclasses.field(default_factory=list[tuple[int, int]])
+    statistics: list[GroupStatistics] = dataclasses.field(default_factory=list[GroupStatistics])
 
     def check(self, array: pa.Array) -> None:
         if offset_dtype(self.kind) is not None:
@@ -86,7 +87,7 @@ class _Leaf:
         """
         pairs = zip(self.statistics, self.entries, strict=True) if self.keeps_statistics else ()
         return self.keeps_statistics and not any(
-            one.has_nan or 0 < one.null_count < num_rows for one, (_, num_rows) in pairs
+            statistics.has_nan or 0 < statistics.null_count < num_rows for statistics, (_, num_rows) in pairs
         )
 
 
@@ -96,7 +97,7 @@ class _Dictionary:
 
     owner: Field
     builder: DictionaryBuilder
-    entries: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+    entries: list[tuple[int, int]] = dataclasses.field(default_factory=list[tuple[int, int]])
 
     def check(self, array: pa.DictionaryArray) -> None:
         self.builder.check(array)
@@ -116,7 +117,7 @@ class _List:
     owner: Field
     items: _Node
     is_large: bool
-    entries: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+    entries: list[tuple[int, int]] = dataclasses.field(default_factory=list[tuple[int, int]])
 
     def check(self, array: pa.Array) -> None:
         _check_not_null(self.owner, array)
@@ -201,7 +202,7 @@ class DataFileWriterV01:
         self._bytes_waiting = 0
         self._batch_offsets = [0]
         self._position = 0
-        self._sums = RunningSums() if with_checksums else None
+        self._checksums = RunningSums() if with_checksums else None
 
     @property
     def num_rows(self) -> int:
@@ -220,7 +221,7 @@ class DataFileWriterV01:
     @property
     def schema(self) -> Schema:
         """The fields; those of dictionary type hold the values that the file has so far."""
-        builders = {one.owner.id: one.builder for one in self._columns if isinstance(one, _Dictionary)}
+        builders = {column.owner.id: column.builder for column in self._columns if isinstance(column, _Dictionary)}
         return with_values(self._schema, lambda field: builders[field.id].dictionary()) if builders else self._schema
 
     def write(self, batch: pa.RecordBatch) -> None:
@@ -232,8 +233,8 @@ class DataFileWriterV01:
         arrays = fit_arrays(batch, self._kinds)
         if self.num_rows + batch.num_rows > _MAX_ROWS:
             raise InvalidInputError(f"a file of version 0.1 holds at most {_MAX_ROWS:,} rows; write more files")
-        for array, node, one in zip(arrays, self._nodes, self._schema.fields, strict=True):
-            check_nulls(one, array)
+        for array, node, field in zip(arrays, self._nodes, self._schema.fields, strict=True):
+            check_nulls(field, array)
             node.check(array)
         if not batch.num_rows:
             return
@@ -259,9 +260,9 @@ class DataFileWriterV01:
         """Write what is left and the metadata, and commit the sink."""
         if self._rows_waiting:
             self._write_group(self._rows_waiting)
-        field_ids = tuple(sorted(one.id for one in self._schema.walk()))
+        field_ids = tuple(sorted(item.id for item in self._schema.walk()))
         pages = PageBytes(self._position)
-        entries = {one.owner.id: one.entries for one in self._columns}
+        entries = {item.owner.id: item.entries for item in self._columns}
         num_groups = len(self._batch_offsets) - 1
         table = pages.put(encode_page_table(entries, first_id=field_ids[0], num_batches=num_groups))
         statistics = self._put_statistics(pages) if num_groups else None
@@ -305,65 +306,65 @@ class DataFileWriterV01:
 
     def _put_statistics(self, pages: PageBytes) -> tuple[Schema, int] | None:
         """Write the pages of the statistics and their page table; its schema and position."""
-        leaves = [one for one in self._columns if isinstance(one, _Leaf) and one.has_usable_statistics()]
+        leaves = [item for item in self._columns if isinstance(item, _Leaf) and item.has_usable_statistics()]
         if not leaves:
             return None
         leaves.sort(key=lambda leaf: leaf.owner.id)
         schema = statistics_schema([leaf.owner for leaf in leaves])
         entries: dict[int, list[tuple[int, int]]] = {}
         for leaf, parts in zip(leaves, schema.fields, strict=True):
-            known = leaf.statistics
-            counts = np.array([one.null_count for one in known], "<i8")
+            batches = leaf.statistics
+            counts = np.array([item.null_count for item in batches], "<i8")
             positions = [
                 pages.put(counts.view(np.uint8)),
-                _put_bounds([one.minimum for one in known], leaf.kind, pages),
-                _put_bounds([one.maximum for one in known], leaf.kind, pages),
+                _put_bounds([item.minimum for item in batches], leaf.kind, pages),
+                _put_bounds([item.maximum for item in batches], leaf.kind, pages),
             ]
             for part, position in zip(parts.children, positions, strict=True):
-                entries[part.id] = [(position, len(known))]
+                entries[part.id] = [(position, len(batches))]
         return schema, pages.put(encode_page_table(entries, first_id=0, num_batches=1))
 
     def _write_tail(self, schema: bytes, page_table: int, statistics: tuple[Schema, int] | None) -> None:
         """Write checksums, schema, metadata and footer; the tail's size is known before, so that it has some, too."""
 
-        def tail(start: int, sums: tuple[int, int]) -> bytes:
+        def tail(start: int, checksums: tuple[int, int]) -> bytes:
             metadata = encode_legacy_metadata(
                 schema_position=start,
                 page_table_position=page_table,
                 batch_offsets=self._batch_offsets,
                 statistics=statistics,
             )
-            place = b"" if self._sums is None else encode_place(*sums, LEGACY_FOOTER_SIZE)
-            return b"".join([schema, metadata, place, encode_legacy_footer(start + len(schema))])
+            trailer = b"" if self._checksums is None else encode_place(*checksums, LEGACY_FOOTER_SIZE)
+            return b"".join([schema, metadata, trailer, encode_legacy_footer(start + len(schema))])
 
         start = self._position
-        if self._sums is None:
+        if self._checksums is None:
             self._write(tail(start, (0, 0)))
             return
         size = len(tail(0, (0, 0)))
         while True:  # positions are varints: where the tail begins depends on its size, and the reverse
-            end = start + sums_size(self._sums, size)
+            end = start + sums_size(self._checksums, size)
             data = tail(align(end), (start, end - start))
             if len(data) == size:
                 break
             size = len(data)
-        sums, self._sums = self._sums, None
-        self._write(encode_sums(sums, data) + bytes(align(end) - end) + data)
+        checksums, self._checksums = self._checksums, None
+        self._write(encode_sums(checksums, data) + bytes(align(end) - end) + data)
 
     def _write(self, data: bytes) -> None:
         if data:
             self._sink.write(data)
             self._position += len(data)
-            if self._sums is not None:
-                self._sums.add(data)
+            if self._checksums is not None:
+                self._checksums.add(data)
 
 
 def _put_bounds(bounds: Sequence[bytes | None], kind: pa.DataType, pages: PageBytes) -> int:
     """Write a page of bounds; those that are unknown are empty strings."""
-    data = b"".join([one or b"" for one in bounds])
+    data = b"".join([bound or b"" for bound in bounds])
     if offset_dtype(kind) is not None:
         offsets = np.zeros(len(bounds) + 1, np.int64)
-        np.cumsum([len(one or b"") for one in bounds], out=offsets[1:])
+        np.cumsum([len(bound or b"") for bound in bounds], out=offsets[1:])
         return put_strings(VariableValues(offsets, np.frombuffer(data, np.uint8)), pages)
     values = np.frombuffer(data, np.uint8)
     return pages.put(np.packbits(values, bitorder="little") if pa.types.is_boolean(kind) else values)
@@ -373,35 +374,35 @@ def _put_bounds(bounds: Sequence[bytes | None], kind: pa.DataType, pages: PageBy
 
 
 def _nodes(schema: Schema) -> list[_Node]:
-    return [_node(one, keeps_statistics=True) for one in schema.fields]
+    return [_node(field, keeps_statistics=True) for field in schema.fields]
 
 
-def _node(one: Field, *, keeps_statistics: bool) -> _Node:
+def _node(field: Field, *, keeps_statistics: bool) -> _Node:
     """A field and all below it; nothing below a list has statistics."""
-    text = one.logical_type
-    if one.is_blob:
+    text = field.logical_type
+    if field.is_blob:
         raise UnsupportedError(
-            f"field {one.name!r} is a blob; pylance cannot read blobs of file version 0.1, {_INSTEAD}"
+            f"field {field.name!r} is a blob; pylance cannot read blobs of file version 0.1, {_INSTEAD}"
         )
     if text in LIST_TYPES:
-        items = _node(_below(one, one.children[0]), keeps_statistics=False)
-        return _List(one, items, is_large=text.startswith("large"))
-    if text == "struct" and one.children:
-        children = [_node(_below(one, child), keeps_statistics=keeps_statistics) for child in one.children]
-        return _Struct(one, tuple(children))
-    kind = pa.large_binary() if text == JSON else one.to_arrow().type
-    _check_type(one, kind)
+        items = _node(_below(field, field.children[0]), keeps_statistics=False)
+        return _List(field, items, is_large=text.startswith("large"))
+    if text == "struct" and field.children:
+        children = [_node(_below(field, child), keeps_statistics=keeps_statistics) for child in field.children]
+        return _Struct(field, tuple(children))
+    kind = pa.large_binary() if text == JSON else field.to_arrow().type
+    _check_type(field, kind)
     if pa.types.is_dictionary(kind):
-        return _Dictionary(one, DictionaryBuilder(kind, one.values, one.name))
-    return _Leaf(one, kind, keeps_statistics and has_statistics(kind))
+        return _Dictionary(field, DictionaryBuilder(kind, field.values, field.name))
+    return _Leaf(field, kind, keeps_statistics and has_statistics(kind))
 
 
-def _below(one: Field, child: Field) -> Field:
+def _below(field: Field, child: Field) -> Field:
     """A child that errors call by its path; nothing else here looks at names."""
-    return replace(child, name=f"{one.name}.{child.name}")
+    return replace(child, name=f"{field.name}.{child.name}")
 
 
-def _check_type(one: Field, kind: pa.DataType) -> None:
+def _check_type(field: Field, kind: pa.DataType) -> None:
     """Refuse types that pylance 14.0.2 cannot write and read in files of version 0.1."""
     if pa.types.is_null(kind) or offset_dtype(kind) is not None:
         return
@@ -416,30 +417,32 @@ def _check_type(one: Field, kind: pa.DataType) -> None:
         is_plain = not pa.types.is_nested(inner) and not pa.types.is_dictionary(inner)
         is_held = is_plain and not is_bits and offset_dtype(inner) is None and bit_width(inner) > 0
     if not is_held:
-        raise UnsupportedError(f"field {one.name!r} is of type {kind}, which file version 0.1 cannot hold; {_INSTEAD}")
+        raise UnsupportedError(
+            f"field {field.name!r} is of type {kind}, which file version 0.1 cannot hold; {_INSTEAD}"
+        )
 
 
 _DICTIONARY_STRINGS = (pa.string(), pa.binary(), pa.large_string(), pa.large_binary())
 
 
-def _check_not_null(one: Field, array: pa.Array) -> None:
+def _check_not_null(field: Field, array: pa.Array) -> None:
     inner = array
     while not (num_nulls := inner.null_count) and pa.types.is_fixed_size_list(inner.type):
         size = inner.type.list_size
         inner = inner.values.slice(inner.offset * size, len(inner) * size)
     if num_nulls:
         raise InvalidInputError(
-            f"field {one.name!r} has {num_nulls:,} nulls; file version 0.1 cannot store nulls of type {inner.type}. "
+            f"field {field.name!r} has {num_nulls:,} nulls; file version 0.1 cannot store nulls of type {inner.type}. "
             f"Fill them, or {_INSTEAD}"
         )
 
 
-def _check_not_empty(one: Field, array: pa.Array) -> None:
-    if one.logical_type == JSON:
+def _check_not_empty(field: Field, array: pa.Array) -> None:
+    if field.logical_type == JSON:
         return  # no JSON is empty
     num_empty = int(pc.sum(pc.equal(pc.binary_length(array), 0)).as_py() or 0)
     if num_empty:
         raise InvalidInputError(
-            f"field {one.name!r} has {num_empty:,} empty values of type {array.type}; file version 0.1 would return "
+            f"field {field.name!r} has {num_empty:,} empty values of type {array.type}; file version 0.1 would return "
             f"them as nulls. Replace them by nulls, declare the column not nullable, or {_INSTEAD}"
         )

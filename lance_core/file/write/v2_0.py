@@ -5,7 +5,8 @@ There is no place for structs that are null, nor for maps; packed structs hold n
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+import dataclasses
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -74,12 +75,12 @@ class _Column:
     """Pages of one column."""
 
     owner: Field
-    pages: list[Page] = field(default_factory=list[Page])
+    pages: list[Page] = dataclasses.field(default_factory=list[Page])
 
     def add(self, encoding: ArrayEncoding, buffers: list[Bytes], num_rows: int, put: Put) -> None:
-        places = tuple(put(buffer) for buffer in buffers)
+        positions = tuple(put(buffer) for buffer in buffers)
         layout = encode_array_encoding(encoding)
-        self.pages.append(Page(buffers=places, num_rows=num_rows, first_row=0, layout=layout))
+        self.pages.append(Page(buffers=positions, num_rows=num_rows, first_row=0, layout=layout))
 
 
 @dataclass(slots=True)
@@ -207,14 +208,14 @@ class _Blob:
         del array  # anything binary
 
     def write(self, array: pa.Array, put: Put) -> None:
-        places = np.zeros((len(array), 2), "<u8")
+        positions = np.zeros((len(array), 2), "<u8")
         for row, value in enumerate(array):
             if not value.is_valid:
-                places[row] = 1, 0
+                positions[row] = 1, 0
             elif data := value.as_buffer():
-                places[row] = put(np.frombuffer(data, np.uint8))
+                positions[row] = put(np.frombuffer(data, np.uint8))
         page = PageBuffers()
-        columns = [places[:, at : at + 1].copy().view(np.uint8) for at in range(2)]
+        columns = [positions[:, at : at + 1].copy().view(np.uint8) for at in range(2)]
         self.column.add(encode_packed(columns, page), page.buffers, len(array), put)
 
     def finish(self) -> Iterator[bytes]:
@@ -224,65 +225,67 @@ class _Blob:
 _Node: TypeAlias = _Leaf | _List | _Struct | _Packed | _Blob
 
 
-def _node(one: Field) -> _Node:
+def _node(field: Field) -> _Node:
     """A field and all below it."""
-    text = one.logical_type
-    kind = one.to_arrow().type
-    column = _Column(one)
-    if is_second_version(one):
-        raise UnsupportedError(f"field {one.name!r}: blobs ({one.extension_name}) need file version 2.2")
-    if BLOB_KEY in one.metadata:
-        if not one.is_blob:  # pylance 14.0.2 makes it a blob whatever the value is
-            raise InvalidInputError(f"field {one.name!r}: remove the metadata {BLOB_KEY!r}, or set it to 'true'")
+    text = field.logical_type
+    kind = field.to_arrow().type
+    column = _Column(field)
+    if is_second_version(field):
+        raise UnsupportedError(f"field {field.name!r}: blobs ({field.extension_name}) need file version 2.2")
+    if BLOB_KEY in field.metadata:
+        if not field.is_blob:  # pylance 14.0.2 makes it a blob whatever the value is
+            raise InvalidInputError(f"field {field.name!r}: remove the metadata {BLOB_KEY!r}, or set it to 'true'")
         if text != "large_binary":
-            raise UnsupportedError(f"field {one.name!r}: a blob of type {kind}; files of version 2.0 need large_binary")
+            raise UnsupportedError(
+                f"field {field.name!r}: a blob of type {kind}; files of version 2.0 need large_binary"
+            )
         return _Blob(column)
     if text in LIST_TYPES:
-        return _List(column, _node(_below(one, one.children[0])))
-    if text == "struct" and (one.is_packed or _PACKED_KEY in one.metadata):
-        _check_packed(one)
+        return _List(column, _node(_below(field, field.children[0])))
+    if text == "struct" and (field.is_packed or _PACKED_KEY in field.metadata):
+        _check_packed(field)
         return _Packed(column)
     if text == "struct":
-        return _Struct(column, tuple(_node(_below(one, child)) for child in one.children))
-    _check_leaf(one, kind)
-    return _Leaf(column, page_options(LeafPath((one,)), "2.0"))
+        return _Struct(column, tuple(_node(_below(field, child)) for child in field.children))
+    _check_leaf(field, kind)
+    return _Leaf(column, page_options(LeafPath((field,)), "2.0"))
 
 
-def _below(one: Field, child: Field) -> Field:
+def _below(field: Field, child: Field) -> Field:
     """A child that errors call by its path; nothing else here looks at names."""
-    return replace(child, name=f"{one.name}.{child.name}")
+    return replace(child, name=f"{field.name}.{child.name}")
 
 
-def _check_not_null(one: Field, array: pa.Array, what: str) -> None:
+def _check_not_null(field: Field, array: pa.Array, what: str) -> None:
     if array.null_count:
         raise InvalidInputError(
-            f"field {one.name!r}: {array.null_count} of its values are null, but files of version 2.0 cannot hold "
+            f"field {field.name!r}: {array.null_count} of its values are null, but files of version 2.0 cannot hold "
             f"{what}; use version 2.1 or newer"
         )
 
 
-def _check_packed(one: Field) -> None:
-    if not one.is_packed:  # pylance 14.0.2 packs whatever the value is, and cannot read it
-        raise InvalidInputError(f"field {one.name!r}: remove the metadata {_PACKED_KEY!r}, or set it to 'true'")
-    if not one.children:
-        raise UnsupportedError(f"field {one.name!r}: a packed struct without fields")
-    for child in one.children:
+def _check_packed(field: Field) -> None:
+    if not field.is_packed:  # pylance 14.0.2 packs whatever the value is, and cannot read it
+        raise InvalidInputError(f"field {field.name!r}: remove the metadata {_PACKED_KEY!r}, or set it to 'true'")
+    if not field.children:
+        raise UnsupportedError(f"field {field.name!r}: a packed struct without fields")
+    for child in field.children:
         kind = child.to_arrow().type
         while pa.types.is_fixed_size_list(kind):
             kind = kind.value_type
         if pa.types.is_nested(kind) or pa.types.is_dictionary(kind) or bit_width(kind) % 8 or not bit_width(kind):
-            raise UnsupportedError(f"field {one.name!r}: a packed struct with a field of {child.to_arrow().type}")
+            raise UnsupportedError(f"field {field.name!r}: a packed struct with a field of {child.to_arrow().type}")
 
 
-def _check_leaf(one: Field, kind: pa.DataType) -> None:
+def _check_leaf(field: Field, kind: pa.DataType) -> None:
     """Refuse types that no page of this version can have."""
     inner = kind
     while pa.types.is_fixed_size_list(inner):
         inner = inner.value_type
     if pa.types.is_dictionary(inner):
         inner = inner.value_type
-        if ":" in logical_type_of(inner, one.name):  # pylance 14.0.2 takes the text of such a type for another
-            raise UnsupportedError(f"field {one.name!r}: a dictionary of {inner}; write its values instead")
+        if ":" in logical_type_of(inner, field.name):  # pylance 14.0.2 takes the text of such a type for another
+            raise UnsupportedError(f"field {field.name!r}: a dictionary of {inner}; write its values instead")
     is_plain = not pa.types.is_nested(inner) and not pa.types.is_dictionary(inner)
     if not is_plain or (pa.types.is_fixed_size_binary(inner) and not inner.byte_width):
-        raise UnsupportedError(f"field {one.name!r}: files of version 2.0 cannot hold {kind}; use version 2.2")
+        raise UnsupportedError(f"field {field.name!r}: files of version 2.0 cannot hold {kind}; use version 2.2")

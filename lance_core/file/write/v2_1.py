@@ -69,12 +69,12 @@ class FieldWriterV21:
         """Write rows as pages of each leaf; the pages of different leaves may have other bounds."""
         for path, options, pages in zip(self._paths, self._options, self._pages, strict=True):
             first_row = self._num_rows
-            for one in self._encode(path, array, options, put):
+            for page in self._encode(path, array, options, put):
                 # Page.length counts the items of fixed-size lists of structs, Page.priority the rows.
-                num_items, layout = one.num_rows * path.items_per_row, encode_layout(one.page.layout)
-                buffers = tuple([put(buffer) for buffer in one.page.buffers])
+                num_items, layout = page.num_rows * path.items_per_row, encode_layout(page.page.layout)
+                buffers = tuple([put(buffer) for buffer in page.page.buffers])
                 pages.append(Page(buffers=buffers, num_rows=num_items, first_row=first_row, layout=layout))
-                first_row += one.num_rows
+                first_row += page.num_rows
         self._num_rows += len(array)
 
     def write_page(self, page: EncodedPage, num_rows: int, put: Put) -> None:

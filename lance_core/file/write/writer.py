@@ -7,7 +7,8 @@ module for each generation of the format: `lance_core.file.write.v2_1` and its l
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+import dataclasses
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
@@ -71,7 +72,7 @@ class _Collected:
     """
 
     writer: FieldWriter
-    arrays: list[pa.Array] = field(default_factory=list)
+    arrays: list[pa.Array] = dataclasses.field(default_factory=list)
     num_bytes: int = 0
     num_rows: int = 0
     num_owned: int = 0
@@ -112,9 +113,9 @@ def _field_writers(schema: Schema, version: FileVersion, blobs: BlobFiles) -> Se
         case "2.0":
             from lance_core.file.write.v2_0 import FieldWriterV20  # noqa: PLC0415 rarely needed
 
-            return [FieldWriterV20(one) for one in schema.fields]
+            return [FieldWriterV20(field) for field in schema.fields]
         case name:
-            return [FieldWriterV21(one, version=name, blobs=blobs) for one in schema.fields]
+            return [FieldWriterV21(field, version=name, blobs=blobs) for field in schema.fields]
 
 
 def open_writer(
@@ -179,7 +180,7 @@ class DataFileWriter:
         self._blobs = BlobFiles(blob_places)
         if self._version.name != "2.0":
             check_writable_types(schema, self._version.name)
-        self._columns = [_Collected(one) for one in _field_writers(schema, self._version, self._blobs)]
+        self._columns = [_Collected(writer) for writer in _field_writers(schema, self._version, self._blobs)]
         self._position = 0
         self._waiting: list[bytes] = []
         self._handed_over = 0
@@ -187,7 +188,7 @@ class DataFileWriter:
         self._page_bytes = PAGE_BYTES if page_bytes is None else page_bytes
         self._encoded_from, self._encoded_to = 0, 0
         self._global_buffers: list[tuple[int, int]] = []
-        self._sums = RunningSums() if with_checksums else None
+        self._checksums = RunningSums() if with_checksums else None
 
     @property
     def num_rows(self) -> int:
@@ -266,9 +267,9 @@ class DataFileWriter:
         for column, pages in zip(self._columns, columns, strict=True):
             self._flush(column)
             assert isinstance(column.writer, FieldWriterV21)  # noqa: S101 for the type checker: callers have checked
-            found = column.writer.copy(pages, self._put)
-            if found != num_rows:
-                raise CorruptDataError(f"a column has pages for {found} rows, the others for {num_rows}")
+            copied = column.writer.copy(pages, self._put)
+            if copied != num_rows:
+                raise CorruptDataError(f"a column has pages for {copied} rows, the others for {num_rows}")
         self._num_rows += num_rows
 
     def abort(self) -> None:
@@ -297,7 +298,7 @@ class DataFileWriter:
                 column.writer.write_page(page, column.num_rows, self._put)
         self._blobs.finish()
         blob_sums = self._blobs.checksums()
-        if self._sums is not None and blob_sums:
+        if self._checksums is not None and blob_sums:
             self.add_global_buffer(blob_sums)
         columns = [data for column in self._columns for data in column.writer.finish()]
         self._write_metadata(encode_descriptor(file_schema(self._schema), self._num_rows), columns)
@@ -316,25 +317,27 @@ class DataFileWriter:
     def _write_metadata(self, descriptor: bytes, columns: Sequence[bytes]) -> None:
         """Write checksums, and all that comes behind them: its size is known before, so that they can be of it, too."""
         self._wait(_PADDING[: align(self._position) - self._position])
-        if self._sums is None:
+        if self._checksums is None:
             self._wait(self._tail(self._position, None, descriptor, columns))
             return
         self._write_waiting()
         start = self._position
         num_globals = 2 + len(self._global_buffers)
         tail_size = len(descriptor) + sum(map(len, columns)) + ENTRY_SIZE * (len(columns) + num_globals) + FOOTER_SIZE
-        end = start + sums_size(self._sums, tail_size)
+        end = start + sums_size(self._checksums, tail_size)
         tail = self._tail(align(end), (start, end - start), descriptor, columns)
-        self._wait(encode_sums(self._sums, tail))
+        self._wait(encode_sums(self._checksums, tail))
         self._wait(_PADDING[: align(end) - end])
         self._wait(tail)
 
-    def _tail(self, start: int, sums: tuple[int, int] | None, descriptor: bytes, columns: Sequence[bytes]) -> bytes:
+    def _tail(
+        self, start: int, checksums: tuple[int, int] | None, descriptor: bytes, columns: Sequence[bytes]
+    ) -> bytes:
         """Descriptor, metadata of the columns, tables and footer.
 
         Args:
             start: Where they begin.
-            sums: Place of the checksums, if there are any.
+            checksums: Place of the checksums, if there are any.
             descriptor: The file descriptor.
             columns: Metadata of each column.
         """
@@ -345,7 +348,7 @@ class DataFileWriter:
             entries.append((position, len(data)))
             position += len(data)
         column_table = encode_table(entries)
-        global_buffers = [(start, len(descriptor)), *self._global_buffers, *([] if sums is None else [sums])]
+        global_buffers = [(start, len(descriptor)), *self._global_buffers, *([] if checksums is None else [checksums])]
         footer = Footer(
             column_metadata_start=columns_start,
             column_table_start=position,
@@ -414,8 +417,8 @@ class DataFileWriter:
         """Give bytes to the sink."""
         self._sink.write(data)
         self._handed_over += len(data) if isinstance(data, bytes) else data.nbytes
-        if self._sums is not None:
-            self._sums.add(data)
+        if self._checksums is not None:
+            self._checksums.add(data)
 
 
 def rows_of_vectors(kind: pa.DataType) -> int | None:

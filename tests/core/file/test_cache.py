@@ -202,7 +202,7 @@ def _scan(reader, *, is_kept, batch_size=ROWS):
 def _coded(reader, name):
     projection = reader.schema.select([name])
     columns = {projection.fields[0].id: TABLE.column_names.index(name)}
-    parts = list(reader.scan_coded(projection, columns, start=0, end=ROWS, batch_size=1000))
+    parts = list(reader.scan_dictionary(projection, columns, start=0, end=ROWS, batch_size=1000))
     return [one for part in parts for one in (part if isinstance(part, pa.Array) else part.values()).to_pylist()]
 
 

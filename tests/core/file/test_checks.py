@@ -168,11 +168,11 @@ def test_few_ranges_are_judged_as_many_are(content, monkeypatch):
     data = bytearray(content.bytes())
     for at in (3 * BLOCK_SIZE + 5, 40 * BLOCK_SIZE, size - 1):
         data[at] ^= 4
-    place = content.open()._file.checks._place
+    place = content.open()._file.checks._section
     edges = [0, place.start, place.tail_start, size, *(block * BLOCK_SIZE for block in (1, 3, 4, 39, 40, 41))]
 
     def judged(few):
-        monkeypatch.setattr(integrity, "_FEW_RANGES", few)
+        monkeypatch.setattr(integrity, "_MAX_SCALAR_RANGES", few)
         checks = content.open()._file.checks
         checks._is_good[:] = False
         found = []

@@ -36,13 +36,13 @@ def trips(tmp_path_factory):
 
 
 def functions_of(work):
-    """Functions of reading that a piece of work calls."""
+    """Functions of reading that a piece of work calls; comprehensions belong to the function around them."""
     profile = cProfile.Profile()
     profile.runcall(work)
     root = Path(lance_core.__file__).parents[1]
     stats = pstats.Stats(profile).stats
     names = {(Path(file).as_posix().removeprefix(f"{root.as_posix()}/"), *rest) for file, *rest in stats}
-    return {(file, *rest) for file, *rest in names if file.startswith(ROOMS)}
+    return {(file, *rest) for file, *rest in names if file.startswith(ROOMS) and not rest[-1].startswith("<")}
 
 
 def test_reads_of_one_row_and_of_many_share_their_plan(trips):
@@ -51,5 +51,5 @@ def test_reads_of_one_row_and_of_many_share_their_plan(trips):
         trips.take(rows)
     scalar, vector = functions_of(lambda: trips.take(few)), functions_of(lambda: trips.take(many))
     shared = scalar & vector
-    assert len(shared) / len(scalar) >= 0.6, sorted(scalar - vector)
-    assert len(shared) / len(scalar | vector) >= 0.3, sorted(vector - scalar)
+    assert len(shared) / len(scalar) >= 0.65, sorted(scalar - vector)
+    assert len(shared) / len(scalar | vector) >= 0.28, sorted(vector - scalar)

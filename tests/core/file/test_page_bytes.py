@@ -72,7 +72,7 @@ def test_ascending_ranges_are_answered_and_no_byte_is_asked_for_twice():
         assert all(b.to_pybytes() == FILE[slice(*one)].tobytes() for b, one in zip(buffers, wanted[1], strict=True))
         pages.next_window()
         coming = [end - start for call in asked.under_way for start, end in asked.calls[call - 1]]
-        held.append(sum(one.size for one in pages._held.values()) + sum(coming))
+        held.append(sum(one.size for one in pages._pieces.values()) + sum(coming))
     assert asked.times_asked()[:9_500].tolist() == [1] * 9_500
     assert asked.times_asked()[30_000:90_000].tolist() == [1] * 60_000
     assert asked.times_asked().sum() == 69_500
