@@ -19,8 +19,9 @@ from lance_core.scan.blob_rows import blob_leaves, described_blobs
 from lance_core.scan.fragments import count_all_matching
 from lance_core.scan.indexed import with_index_answer
 from lance_core.scan.ordering import ColumnOrdering
-from lance_core.scan.plan import ROW_ADDRESS, SYSTEM_COLUMNS, plan_scan, with_row_starts
+from lance_core.scan.plan import ROW_ADDRESS, SYSTEM_COLUMNS, plan_filter, plan_scan, with_row_starts
 from lance_core.scan.query import plan_query, run_query
+from lance_core.scanner_builder import ScannerBuilder
 from lance_core.table.naming import naming
 from lance_core.unsupported import refuse_given, refused
 
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from lance_core.scan.open_files import OpenFiles
     from lance_core.scan.plan import ScanPlan
     from lance_core.scan.query import Query
+    from lance_core.scan.ranking import Ranking
     from lance_core.table.snapshot import Snapshot
 
 __all__ = ["ColumnOrdering", "LanceScanner", "ReadOptions", "ScanKeywords", "ScanOptions", "ScannerBuilder"]
@@ -47,11 +49,11 @@ class ScanKeywords(TypedDict, total=False):
     """Options of scans that are given by name in all methods; names as in pylance.
 
     Attributes:
-        prefilter: Accepted: only searches in vectors and texts would make a difference.
+        prefilter: In searches the filter says which rows are searched; else it is asked of the rows that are found.
         with_row_id: Add ``_rowid``.
         with_row_address: Add ``_rowaddr``.
         use_stats: Accepted: it would make no difference to the rows.
-        fast_search: Not supported.
+        fast_search: Searches leave out rows that no index covers.
         io_buffer_size: Accepted.
         late_materialization: Accepted: columns of a condition are read first in any case.
         blob_handling: ``blobs_descriptions``, the default, also called ``all_descriptions``: where blobs are;
@@ -100,7 +102,7 @@ class ScanOptions(ReadOptions, total=False):
     """All options of scans, besides columns, filter, limit and offset.
 
     Attributes:
-        nearest: Not supported.
+        nearest: See `LanceDataset.scanner`.
         batch_size: Rows read at a time; by default as many as make about 4 MiB, with a filter 32 MiB.
         batch_size_bytes: Bytes in a batch, roughly.
         batch_readahead: Accepted: it would make no difference to the rows.
@@ -256,7 +258,7 @@ class LanceScanner:
     def count_rows(self) -> int:
         """Count the rows of the result; values are read only if there is a filter."""
         query = self._query
-        if query.include_deleted_rows:
+        if query.include_deleted_rows or query.ranking is not None:
             return sum(batch.num_rows for batch in self.to_batches())
         if query.plan.predicate is None:
             count = sum(fragment.num_rows for fragment in self._fragments)
@@ -302,6 +304,8 @@ class LanceScanner:
         ]
         if plan.index_answer is not None:
             lines.append(f"  index: {', '.join(plan.index_names)}, {self._indexed_rows(plan)}")
+        if query.ranking is not None:
+            lines.append(f"  search: {query.ranking.text}")
         if query.order:
             keys = ", ".join(
                 f"{ordering.column_name} {'asc' if ordering.ascending else 'desc'}" for ordering in query.order
@@ -359,12 +363,10 @@ def make_scanner(
 ) -> LanceScanner:
     """A scanner over fragments; arguments as of `LanceDataset.scanner`."""
     # Rows and their order are the same whatever these are.
-    del scan_in_order, prefilter, batch_readahead, fragment_readahead, io_buffer_size, late_materialization, use_stats
+    del scan_in_order, batch_readahead, fragment_readahead, io_buffer_size, late_materialization, use_stats
     refuse_given(
         "scanner",
-        nearest=nearest,
         full_text_query=full_text_query,
-        fast_search=fast_search,
         index_segments=index_segments,
         disable_scoring_autoprojection=disable_scoring_autoprojection,
         row_addr_allowlist=row_addr_allowlist,
@@ -377,12 +379,28 @@ def make_scanner(
     if isinstance(columns, str):
         raise InvalidInputError("'columns' must be a list of names, or a dict of names and SQL expressions")
 
+    def rank() -> Ranking | None:
+        if nearest is None:
+            return None
+        from lance_core.scan.vector_ranking import nearest_ranking  # noqa: PLC0415 rarely needed
+
+        if include_deleted_rows:
+            raise InvalidInputError("a search cannot include deleted rows")
+        is_first = prefilter and filter is not None
+        searched = plan_indexed(plan_filter(snapshot.manifest.schema, filter)) if is_first else None
+        return nearest_ranking(snapshot.manifest, nearest, searched, only_index=bool(fast_search))
+
+    def plan_indexed(scan: ScanPlan) -> ScanPlan:
+        scan = with_row_starts(scan, snapshot.manifest)
+        return scan if use_scalar_index is False else with_index_answer(scan, snapshot.manifest, files)
+
     def plan(handling: str | None, *, adds_addresses: bool = False) -> Query:
         with naming(snapshot.store):
+            ranking = rank()
             query = plan_query(
                 snapshot.manifest.schema,
                 columns=columns,
-                filter=filter,
+                filter=None if ranking is not None and prefilter else filter,
                 order=_orderings(order_by),
                 limit=limit,
                 offset=offset or 0,
@@ -393,9 +411,10 @@ def make_scanner(
                 strict_batch_size=bool(strict_batch_size),
                 batch_size_bytes=batch_size_bytes,
                 make_plan=partial(plan_scan, blob_view=blob_view(handling)),
+                ranking=ranking,
             )
             query = replace(query, plan=with_row_starts(query.plan, snapshot.manifest))
-            if use_scalar_index is not False and not include_deleted_rows:
+            if use_scalar_index is not False and not include_deleted_rows and ranking is None:
                 query = replace(query, plan=with_index_answer(query.plan, snapshot.manifest, files))
             return query
 
@@ -438,122 +457,3 @@ def _ordering(ordering: ColumnOrdering | str) -> ColumnOrdering:
     if isinstance(ordering, str):
         return ColumnOrdering(ordering)
     return ColumnOrdering(ordering.column_name, ordering.ascending, ordering.nulls_first)
-
-
-class ScannerBuilder:
-    """Puts a scanner together step by step; each step answers the builder.
-
-    Args:
-        ds: What to scan: a `LanceDataset` or `LanceFragment`.
-    """
-
-    def __init__(self, ds: Any) -> None:
-        self.ds = ds
-        self._options: dict[str, Any] = {}
-
-    def _with(self, **options: Any) -> ScannerBuilder:
-        self._options.update(options)
-        return self
-
-    def columns(self, cols: Sequence[str] | Mapping[str, str] | None = None) -> ScannerBuilder:
-        """Names, or a dict of names and SQL expressions."""
-        return self._with(columns=cols)
-
-    def filter(self, filter: str | Expression) -> ScannerBuilder:  # noqa: A002 the name in pylance
-        """SQL text or pyarrow expression."""
-        return self._with(filter=filter)
-
-    def limit(self, n: int | None = None) -> ScannerBuilder:
-        """Rows at most."""
-        return self._with(limit=n)
-
-    def offset(self, n: int | None = None) -> ScannerBuilder:
-        """Rows to leave out first."""
-        return self._with(offset=n)
-
-    def batch_size(self, batch_size: int) -> ScannerBuilder:
-        """Rows read at a time."""
-        return self._with(batch_size=batch_size)
-
-    def batch_size_bytes(self, batch_size_bytes: int | None) -> ScannerBuilder:
-        """Bytes in a batch, roughly."""
-        return self._with(batch_size_bytes=batch_size_bytes)
-
-    def strict_batch_size(self, strict_batch_size: bool = False) -> ScannerBuilder:
-        """All batches but the last have exactly as many rows as asked for."""
-        return self._with(strict_batch_size=strict_batch_size)
-
-    def with_row_id(self, with_row_id: bool = True) -> ScannerBuilder:
-        """Add ``_rowid``."""
-        return self._with(with_row_id=with_row_id)
-
-    def with_row_address(self, with_row_address: bool = True) -> ScannerBuilder:
-        """Add ``_rowaddr``."""
-        return self._with(with_row_address=with_row_address)
-
-    def include_deleted_rows(self, flag: bool) -> ScannerBuilder:
-        """Deleted rows come too, with a null row id."""
-        return self._with(include_deleted_rows=flag)
-
-    def order_by(self, orderings: Iterable[ColumnOrdering | str] | None) -> ScannerBuilder:
-        """Columns to order by."""
-        return self._with(order_by=orderings)
-
-    def blob_handling(self, blob_handling: str | None) -> ScannerBuilder:
-        """As in `LanceDataset.scanner`."""
-        return self._with(blob_handling=blob_handling)
-
-    def use_scalar_index(self, use_scalar_index: bool = True) -> ScannerBuilder:
-        """Use indices."""
-        return self._with(use_scalar_index=use_scalar_index)
-
-    def scan_in_order(self, scan_in_order: bool = True) -> ScannerBuilder:
-        """Accepted: rows come in the order of the table in any case."""
-        return self._with(scan_in_order=scan_in_order)
-
-    def prefilter(self, prefilter: bool) -> ScannerBuilder:
-        """Accepted: only searches in vectors and texts would make a difference."""
-        return self._with(prefilter=prefilter)
-
-    def batch_readahead(self, nbatches: int | None = None) -> ScannerBuilder:
-        """Accepted: it would make no difference."""
-        return self._with(batch_readahead=nbatches)
-
-    def fragment_readahead(self, nfragments: int | None = None) -> ScannerBuilder:
-        """Accepted: it would make no difference."""
-        return self._with(fragment_readahead=nfragments)
-
-    def io_buffer_size(self, io_buffer_size: int) -> ScannerBuilder:
-        """Accepted: it would make no difference."""
-        return self._with(io_buffer_size=io_buffer_size)
-
-    def late_materialization(self, late_materialization: bool | list[str]) -> ScannerBuilder:
-        """Accepted: columns of a condition are read first in any case."""
-        return self._with(late_materialization=late_materialization)
-
-    def use_stats(self, use_stats: bool = True) -> ScannerBuilder:
-        """Accepted: it would make no difference."""
-        return self._with(use_stats=use_stats)
-
-    def apply_defaults(self, default_opts: Mapping[str, Any]) -> ScannerBuilder:
-        """Options of `LanceDataset.scanner` that count unless they are set already."""
-        self._options = {**default_opts, **self._options}
-        return self
-
-    def with_fragments(self, fragments: Iterable[Any] | None) -> ScannerBuilder:
-        """Read only these."""
-        return self._with(fragments=None if fragments is None else list(fragments))
-
-    disable_scoring_autoprojection = refused("ScannerBuilder.disable_scoring_autoprojection")
-    fast_search = refused("ScannerBuilder.fast_search")
-    full_text_search = refused("ScannerBuilder.full_text_search")
-    minhash_search = refused("ScannerBuilder.minhash_search")
-    nearest = refused("ScannerBuilder.nearest")
-    row_addr_prefilter = refused("ScannerBuilder.row_addr_prefilter")
-    scan_stats_callback = refused("ScannerBuilder.scan_stats_callback")
-    substrait_aggregate = refused("ScannerBuilder.substrait_aggregate")
-    with_index_segments = refused("ScannerBuilder.with_index_segments")
-
-    def to_scanner(self) -> LanceScanner:
-        """The scanner."""
-        return self.ds.scanner(**self._options)

@@ -68,10 +68,8 @@ _METHODS: dict[str, dict[str, str]] = {
         **dict.fromkeys(
             [
                 "disable_scoring_autoprojection",
-                "fast_search",
                 "full_text_search",
                 "minhash_search",
-                "nearest",
                 "with_index_segments",
             ],
             _SEARCH,
@@ -145,9 +143,7 @@ REFUSED_ARGUMENTS: Mapping[str, str] = {
     **dict.fromkeys(["namespace_client", "namespace_client_managed_versioning", "table_id"], _CATALOG),
     **dict.fromkeys(
         [
-            "nearest",
             "full_text_query",
-            "fast_search",
             "index_segments",
             "disable_scoring_autoprojection",
             "document_granularity",

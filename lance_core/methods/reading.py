@@ -62,7 +62,12 @@ def scanner(  # noqa: PLR0917 positional as in pylance
         filter: SQL text or pyarrow expression; rows for which it is null do not match.
         limit: Rows at most.
         offset: Matching rows to leave out first.
-        nearest: Not supported.
+        nearest: Search the nearest vectors: a dict with ``column``; ``q``, one query vector or a list of them, which
+            adds ``query_index``; ``k`` rows for each (10). Rows come with ``_distance``, the nearest first. Options are
+            ``metric``: ``l2``, ``cosine``, ``dot``, or ``hamming`` for uint8; ``distance_range``: a pair of bounds;
+            ``use_index``: false to compare all vectors; ``nprobes``, ``minimum_nprobes``, ``maximum_nprobes``: how many
+            partitions of an index are searched; ``refine_factor``: compare the vectors of so many times ``k`` rows that
+            an index finds. ``ef``, ``query_parallelism`` and ``approx_mode`` are accepted.
         batch_size: Rows read at a time; by default as many as make about 4 MiB, with a filter 32 MiB.
         batch_size_bytes: Bytes in a batch, roughly.
         batch_readahead: Accepted: it would make no difference to the rows.

@@ -12,11 +12,12 @@ import pyarrow as pa
 from lance_core.encoding.arrow_values import batch_of
 from lance_core.encoding.kernels import numbers_array
 from lance_core.errors import InvalidInputError, UnsupportedError
+from lance_core.format.fragment_list import FragmentList
 from lance_core.frozen import frozen
 from lance_core.scan.blob_rows import blob_leaves
 from lance_core.scan.fragment_reader import FragmentReader
 from lance_core.scan.fragments import scan_fragments, take_offsets
-from lance_core.scan.ordering import Sorter, check_sortable
+from lance_core.scan.ordering import Sorter, check_sortable, sorted_rows
 from lance_core.scan.plan import (
     ROW_ADDRESS,
     ROW_ID,
@@ -26,6 +27,7 @@ from lance_core.scan.plan import (
     plan_scan,
     with_stored_json,
 )
+from lance_core.scan.ranking import ranked_columns, ranked_schema
 from lance_core.sql.expression import Expression, make_expression
 from lance_core.table.read_ahead import each
 
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from lance_core.scan.open_files import OpenFiles
     from lance_core.scan.ordering import ColumnOrdering
     from lance_core.scan.plan import ScanPlan
+    from lance_core.scan.ranking import Ranking
 
 _OFFSET_BITS = 32
 
@@ -72,6 +75,8 @@ class Query:
         include_deleted_rows: Deleted rows come too, with a null row id.
         rows_per_batch: Rows in each batch but the last; None if batches may have any size.
         bytes_per_batch: Bytes in a batch, roughly; None for no bound.
+        ranking: The search that says which rows are read; None for all rows.
+        fetched: Plan of what is read of the rows that it finds.
     """
 
     plan: ScanPlan
@@ -83,6 +88,8 @@ class Query:
     include_deleted_rows: bool = False
     rows_per_batch: int | None = None
     bytes_per_batch: int | None = None
+    ranking: Ranking | None = None
+    fetched: ScanPlan | None = None
 
 
 def plan_query(
@@ -100,6 +107,7 @@ def plan_query(
     strict_batch_size: bool = False,
     batch_size_bytes: int | None = None,
     make_plan: Callable[..., ScanPlan] = plan_scan,
+    ranking: Ranking | None = None,
 ) -> Query:
     """Check what is asked for.
 
@@ -117,11 +125,15 @@ def plan_query(
         strict_batch_size: All batches but the last have exactly ``batch_size`` rows.
         batch_size_bytes: Bytes in a batch, roughly.
         make_plan: What plans the scan.
+        ranking: A search that says which rows are read; the filter is asked of the rows that it finds.
 
     Raises:
         InvalidInputError: Unknown columns, SQL that does not fit.
         UnsupportedError: SQL that is not supported, an order of a type that has none.
     """
+    stored = schema
+    if ranking is not None:
+        schema, columns = ranked_schema(schema, ranking), ranked_columns(schema, columns, ranking)
     ids = {ROW_ID: with_row_id, ROW_ADDRESS: with_row_address}
     if include_deleted_rows and not with_row_id:
         raise InvalidInputError("include_deleted_rows needs with_row_id=True: deleted rows are told by a null row id")
@@ -141,9 +153,18 @@ def plan_query(
     )
     if include_deleted_rows and plan.predicate is not None and ROW_OFFSET in plan.predicate.columns:
         raise UnsupportedError(f"a filter on {ROW_OFFSET} together with include_deleted_rows")
+    direct = names if outputs is None else [one.source for one in outputs if one.expression is None]
+    text_columns = {*direct, *(one.column_name for one in order)}
     if outputs is not None:
-        direct = [one.source for one in outputs if one.expression is None]
-        plan = with_stored_json(plan, {*direct, *(one.column_name for one in order)})
+        plan = with_stored_json(plan, text_columns)
+    fetched = None
+    if ranking is not None:
+        asked_too = () if plan.predicate is None else plan.predicate.columns
+        needed = [name for name in dict.fromkeys([*plan.columns, *asked_too]) if name not in _added(ranking)]
+        fetched = make_plan(
+            stored, columns=needed, filter=None, batch_size=batch_size, with_row_id=False, with_row_address=False
+        )
+        fetched = with_stored_json(fetched, text_columns)
     for one in order:
         if one.column_name not in plan.columns:
             raise InvalidInputError(
@@ -163,7 +184,14 @@ def plan_query(
         include_deleted_rows=include_deleted_rows,
         rows_per_batch=batch_size if strict_batch_size else None,
         bytes_per_batch=batch_size_bytes,
+        ranking=ranking,
+        fetched=fetched,
     )
+
+
+def _added(ranking: Ranking) -> set[str]:
+    """Return the names of the columns that a search adds."""
+    return {field.name for field in (*ranking.leading, *ranking.trailing)}
 
 
 def _outputs(
@@ -219,7 +247,10 @@ def run_query(files: OpenFiles, fragments: Sequence[Fragment], query: Query) -> 
         fragments: In the order wanted.
         query: What to read.
     """
-    batches = _ordered(files, fragments, query) if query.order else _scanned(files, fragments, query)
+    if query.ranking is not None:
+        batches = _ranked(files, fragments, query, query.ranking)
+    else:
+        batches = _ordered(files, fragments, query) if query.order else _scanned(files, fragments, query)
     made = (_made(batch, query) for batch in batches)
     if query.bytes_per_batch is not None:
         made = _bounded(made, query.bytes_per_batch)
@@ -282,6 +313,25 @@ def _ordered(files: OpenFiles, fragments: Sequence[Fragment], query: Query) -> I
     yield from rows.combine_chunks().to_batches(max_chunksize=query.plan.batch_size)
 
 
+def _ranked(
+    files: OpenFiles, fragments: Sequence[Fragment], query: Query, ranking: Ranking
+) -> Iterator[pa.RecordBatch]:
+    """Rows that a search finds, with its columns; filter, order and limit come after it."""
+    plan, fetched = query.plan, query.fetched
+    assert fetched is not None  # noqa: S101 for the type checker: queries with a ranking have one
+    ranked = ranking.rank(files, fragments)
+    rows = _fetched(files, fragments, ranked.addresses, replace(fetched, row_starts=plan.row_starts))
+    columns = {**dict(zip(rows.schema.names, rows.columns, strict=True)), **ranked.columns}
+    rows = pa.table(columns)
+    if plan.predicate is not None:
+        whole = rows.combine_chunks().to_batches() or [pa.RecordBatch.from_pylist([], schema=rows.schema)]
+        rows = rows.filter(plan.predicate.mask(whole[0]))
+    rows = rows.select(list(plan.columns)).cast(plan.schema)
+    if query.order:
+        rows = sorted_rows(rows, query.order)
+    yield from rows.slice(query.offset, query.limit).combine_chunks().to_batches(max_chunksize=plan.batch_size)
+
+
 def _order_plan(query: Query) -> ScanPlan:
     """The same scan with the columns to order by only."""
     names = tuple(dict.fromkeys([*(field.column_name for field in query.order), ROW_ADDRESS]))
@@ -303,11 +353,12 @@ def _fetched(files: OpenFiles, fragments: Sequence[Fragment], addresses: np.ndar
     unique, order = np.unique(addresses, return_inverse=True)
     owners = (unique >> np.uint64(_OFFSET_BITS)).astype(np.int64)
     offsets = (unique & np.uint64((1 << _OFFSET_BITS) - 1)).astype(np.int64)
-    by_id = {fragment.id: fragment for fragment in fragments}
+    ids = np.unique(owners).tolist()
+    chosen = fragments.select(ids) if isinstance(fragments, FragmentList) else fragments
+    by_id = {fragment.id: fragment for fragment in chosen}
     plan = replace(plan, predicate=None)
     works = (
-        partial(take_offsets, FragmentReader(files, by_id[owner]), plan, offsets[owners == owner])
-        for owner in np.unique(owners).tolist()
+        partial(take_offsets, FragmentReader(files, by_id[owner]), plan, offsets[owners == owner]) for owner in ids
     )
     fetched = each(files.store, works)
     return pa.Table.from_batches(fetched, schema=plan.schema).take(numbers_array(order))

@@ -338,12 +338,12 @@ def test_every_refused_name_is_one_of_pylance():
 
 
 def test_refused_arguments_may_be_given_as_none_or_false():
-    refuse_given("f", nearest=None, fast_search=False)
+    refuse_given("f", full_text_query=None, index_segments=False)
     refuse_given("f", max_files=1000, external_blob_mode="reference", document_granularity="row")
     with pytest.raises(UnsupportedError, match="argument 'max_files' of f"):
         refuse_given("f", max_files=10)
-    with pytest.raises(UnsupportedError, match="argument 'nearest' of f"):
-        refuse_given("f", nearest={})
+    with pytest.raises(UnsupportedError, match="argument 'full_text_query' of f"):
+        refuse_given("f", full_text_query={})
 
 
 def test_scan_options_are_those_of_the_scanner():

@@ -160,7 +160,7 @@ def test_take_refuses_rows_that_are_not_there(dataset, places):
         ({"limit": -1}, InvalidInputError, "limit"),
         ({"offset": -1}, InvalidInputError, "offset"),
         ({"batch_size": 0}, InvalidInputError, "batch_size"),
-        ({"nearest": {"column": "v"}}, UnsupportedError, "nearest"),
+        ({"nearest": {"column": "v"}}, InvalidInputError, "'q'"),
         ({"order_by": ["list"]}, UnsupportedError, "order by"),
         ({"nonsense": 1}, TypeError, "nonsense"),
     ],

@@ -183,7 +183,7 @@ def test_scanners(dataset):
         ({"columns": {"a": "now()"}}, UnsupportedError, "now"),
         ({"columns": "id"}, InvalidInputError, "list of names"),
         ({"order_by": ["nope"]}, InvalidInputError, "nope"),
-        ({"nearest": {"column": "v"}}, UnsupportedError, "nearest"),
+        ({"nearest": {"column": "v"}}, InvalidInputError, "nearest"),
         ({"nonsense": 1}, TypeError, "nonsense"),
     ],
 )

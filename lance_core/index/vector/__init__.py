@@ -1,0 +1,1 @@
+"""Vector search: distances, the nearest rows, and inverted files with flat, product- or scalar-quantized vectors."""

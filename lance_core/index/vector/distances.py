@@ -1,0 +1,133 @@
+"""Distances between vectors, as pylance shows them.
+
+L2 is the squared distance, dot is ``1 - q.v``, cosine is ``1 - cos``, hamming counts the bits that differ. For floats
+there is a fast way, which multiplies matrices, and an exact one for the few vectors that may be among the nearest.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lance_core.errors import InvalidInputError
+
+Vectors: TypeAlias = npt.NDArray[Any]
+"""Shape (n, dimensions): float16, float32, float64 or uint8."""
+Doubles: TypeAlias = npt.NDArray[np.float64]
+Int64s: TypeAlias = npt.NDArray[np.int64]
+
+L2, COSINE, DOT, HAMMING = "l2", "cosine", "dot", "hamming"
+_METRICS = {"l2": L2, "euclidean": L2, "cosine": COSINE, "dot": DOT, "hamming": HAMMING}
+_FLOATS = (pa.float16(), pa.float32(), pa.float64())
+_PAIR_BYTES = 16 << 20
+
+
+def metric_named(name: str) -> str:
+    """Return a metric by its name, in upper or lower case.
+
+    Raises:
+        InvalidInputError: There is no such metric.
+    """
+    metric = _METRICS.get(str(name).lower())
+    if metric is None:
+        raise InvalidInputError(f"metric {name!r} is not one of {', '.join(_METRICS)}")
+    return metric
+
+
+def default_metric(item: pa.DataType) -> str:
+    """Return the metric of a search that names none, by the type of the vectors' items."""
+    return HAMMING if item == pa.uint8() else L2
+
+
+def check_metric(metric: str, item: pa.DataType) -> None:
+    """Check that vectors of a type have distances by a metric.
+
+    Raises:
+        InvalidInputError: They do not.
+    """
+    fitting = (HAMMING,) if item == pa.uint8() else (L2, COSINE, DOT)
+    if metric not in fitting:
+        raise InvalidInputError(f"vectors of {item} have distances by {', '.join(fitting)}, not by {metric}")
+
+
+def is_vector(kind: pa.DataType) -> bool:
+    """Return whether values of a type are vectors that can be searched."""
+    return pa.types.is_fixed_size_list(kind) and (kind.value_type in _FLOATS or kind.value_type == pa.uint8())
+
+
+def is_multivector(kind: pa.DataType) -> bool:
+    """Return whether values of a type are lists of vectors of floats."""
+    is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind)
+    return is_list and is_vector(kind.value_type) and kind.value_type.value_type in _FLOATS
+
+
+def vectors_of(values: Any, size: int) -> Vectors:
+    """Return vectors as a matrix, without copying.
+
+    Args:
+        values: A ``FixedSizeListArray``; null vectors and null items become any numbers, mostly zeros.
+        size: Dimensions.
+    """
+    items = values.values.slice(values.offset * size, len(values) * size)
+    if items.null_count:
+        items = items.fill_null(0)
+    return np.asarray(items).reshape(len(values), size)
+
+
+def squared_norms(vectors: Vectors) -> npt.NDArray[Any]:
+    """Return the squared length of each vector."""
+    return np.einsum("ij,ij->i", vectors, vectors)
+
+
+def normalized(vectors: Vectors) -> Vectors:
+    """Return vectors of length one; those of length zero become NaN."""
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        return vectors / np.sqrt(squared_norms(vectors))[:, None]
+
+
+def computable(vectors: Vectors) -> Vectors:
+    """Return vectors in a type that matrices are multiplied in: half floats become float32."""
+    return vectors.astype(np.float32) if vectors.dtype == np.float16 else vectors
+
+
+def pair_distances(queries: Vectors, vectors: Vectors, metric: str) -> Doubles:
+    """Return the exact distance of each query to the vector beside it.
+
+    Args:
+        queries: Shape (n, dimensions).
+        vectors: Shape (n, dimensions).
+        metric: Name of the metric.
+    """
+    if metric == HAMMING:
+        return np.bitwise_count(np.bitwise_xor(queries, vectors)).sum(axis=1, dtype=np.int64).astype(np.float64)
+    distances = np.empty(len(vectors), np.float64)
+    step = max(1, _PAIR_BYTES // (8 * max(1, vectors.shape[1])))
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        for start in range(0, len(vectors), step):
+            part = slice(start, start + step)
+            distances[part] = _exact(queries[part].astype(np.float64), vectors[part].astype(np.float64), metric)
+    return distances
+
+
+def _exact(queries: Doubles, vectors: Doubles, metric: str) -> Doubles:
+    if metric == L2:
+        return squared_norms(queries - vectors)
+    products = np.einsum("ij,ij->i", queries, vectors)
+    if metric == DOT:
+        return 1 - products
+    return 1 - products / np.sqrt(squared_norms(queries) * squared_norms(vectors))
+
+
+def all_distances(queries: Vectors, vectors: Vectors, metric: str) -> Doubles:
+    """Return the distance of each query to each vector, shape (queries, vectors), in double precision."""
+    left, right = queries.astype(np.float64), vectors.astype(np.float64)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        if metric == COSINE:
+            left, right = normalized(left), normalized(right)
+        products = left @ right.T
+        if metric == L2:
+            return np.maximum(squared_norms(left)[:, None] + squared_norms(right)[None] - 2 * products, 0)
+        return 1 - products
