@@ -10,7 +10,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
 
 from lance_core.change.retries import commit_options, commit_work
-from lance_core.errors import IndexCoverageWarning, InvalidInputError
+from lance_core.errors import IndexCoverageWarning, InvalidInputError, UnsupportedError
 from lance_core.fragment_metadata import FragmentMetadata, from_metadata, to_metadata
 from lance_core.frozen import frozen
 from lance_core.maintenance.compact import compact
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _Dataset = TypeVar("_Dataset", bound="OpenDataset")
 _MAX_DEFAULT_THREADS = 4
-_REFUSED = ("defer_index_remap", "binary_copy_read_batch_bytes")
+_REFUSED = ("binary_copy_read_batch_bytes",)
 _AUTO_CLEANUP = "lance.auto_cleanup"
 
 
@@ -42,7 +42,6 @@ class CompactionArguments(TypedDict, total=False):
     Attributes:
         max_rows_per_group: Accepted, like ``io_buffer_size``: it would make no difference.
         io_buffer_size: Accepted.
-        defer_index_remap: Not supported, like ``binary_copy_read_batch_bytes``.
         binary_copy_read_batch_bytes: Not supported.
     """
 
@@ -257,7 +256,7 @@ class Compaction:
         Args:
             dataset: The dataset, at any version.
             rewrites: Results of tasks that were planned on one version; some or all of them.
-            options: Accepted: nothing depends on it.
+            options: As for `plan`; only ``defer_index_remap`` matters.
             transaction_properties: Text for the history.
 
         Returns:
@@ -268,7 +267,6 @@ class Compaction:
                 new files are removed.
             InvalidInputError: The results are for several versions.
         """
-        del options
         if not rewrites:
             return CompactionMetrics()
         versions = {rewrite.read_version for rewrite in rewrites}
@@ -277,7 +275,10 @@ class Compaction:
         version = versions.pop()
         read = dataset.snapshot if dataset.version == version else dataset.reopened(version).snapshot
         results = [_inner(rewrite) for rewrite in rewrites]
-        dataset.snapshot, metrics = commit_results(read, results, properties=transaction_properties)
+        defers_remap = _options(dataset, options or {}).defer_index_remap
+        dataset.snapshot, metrics = commit_results(
+            read, results, defers_remap=defers_remap, properties=transaction_properties
+        )
         _warn_of_lost_coverage(metrics)
         return metrics
 
@@ -285,6 +286,7 @@ class Compaction:
     def repeat(
         dataset: _Dataset,
         make: Callable[[_Dataset], Sequence[RewriteResult]],
+        options: Mapping[str, Any] | None = None,
         *,
         conflict_retries: int | None = None,
         transaction_properties: Mapping[str, str] | None = None,
@@ -296,6 +298,7 @@ class Compaction:
         Args:
             dataset: Version to begin with.
             make: Plan on a version of the dataset and run the plan; no results mean that there is nothing to do.
+            options: As for `commit`.
             conflict_retries: How often to begin anew; None for as often as the time allows (the environment variable
                 ``LANCE_CORE_COMMIT_TIMEOUT`` in seconds, by default 600).
             transaction_properties: Text for the history.
@@ -309,7 +312,11 @@ class Compaction:
             return [_inner(result) for result in make(dataset)]
 
         dataset.snapshot, metrics = rewrite(
-            dataset.snapshot, make_inner, conflict_retries=conflict_retries, properties=transaction_properties
+            dataset.snapshot,
+            make_inner,
+            conflict_retries=conflict_retries,
+            defers_remap=_options(dataset, options or {}).defer_index_remap,
+            properties=transaction_properties,
         )
         _warn_of_lost_coverage(metrics)
         return metrics
@@ -460,7 +467,7 @@ class DatasetOptimizer:
 
         check_num_to_merge(num_indices_to_merge)
         work = OptimizeIndices(names=index_names, num_to_merge=num_indices_to_merge, retrain=retrain)
-        if not work.plan(self._dataset.snapshot):
+        if not work.has_work(self._dataset.snapshot):
             return []
         self._dataset.snapshot = commit_work(self._dataset.snapshot, work, commit_options(conflict_retries))
         work.raise_failed()
@@ -481,7 +488,15 @@ def _options(dataset: OpenDataset, given: Mapping[str, Any]) -> CompactionOption
     chosen = {name: value for name, value in given.items() if name in names}
     if chosen.get("excluded_fragment_ids") is not None:
         chosen["excluded_fragment_ids"] = frozenset(chosen["excluded_fragment_ids"])
-    return make_options(chosen, dataset.snapshot.manifest.config)
+    manifest = dataset.snapshot.manifest
+    options = make_options(chosen, manifest.config)
+    if options.defer_index_remap and manifest.uses_stable_row_ids:
+        raise UnsupportedError(
+            "cannot defer the remap of indices (defer_index_remap) on a table with stable row ids; leave the option "
+            "out: most indices of such a table know rows by id and need no remap",
+            path=dataset.uri,
+        )
+    return options
 
 
 def _threads(num_threads: int | None) -> int:

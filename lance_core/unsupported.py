@@ -154,7 +154,6 @@ REFUSED_ARGUMENTS: Mapping[str, str] = {
     **dict.fromkeys(["format_version", "progress_callback"], _INDICES),
     "blob_pack_file_size_threshold": "set it for a column, with blob_field",
     "binary_copy_read_batch_bytes": "pages are copied in steps of their own size",
-    "defer_index_remap": "lance_core does not rewrite indices along with rows",
     "delete_concurrency": "the store decides how many files are deleted at a time",
     "delete_rate_limit": "files are deleted in requests of a thousand",
     "external_blob_mode": "external blobs stay where they are",

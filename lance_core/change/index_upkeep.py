@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lance_core.change.fragment_reuse import ReuseState, later_moves, write_fragment_reuse
 from lance_core.change.indices import IndexTarget, forget_files
 from lance_core.errors import CorruptDataError, InvalidInputError, LanceError, NotFoundError, UnsupportedError
 from lance_core.format.index_metadata import holds_row_ids, index_kind
@@ -24,7 +25,9 @@ if TYPE_CHECKING:
     from lance_core.format.index_metadata import IndexMetadata
     from lance_core.format.manifest import Manifest
     from lance_core.format.operations import Operation
+    from lance_core.index.moved import LaterMoves
     from lance_core.index.protocol import IndexKind, Int64s, Relocation, Segment
+    from lance_core.store.base import Store
     from lance_core.table.snapshot import Snapshot
 
 _ALWAYS_MERGED = 1 << 20
@@ -74,6 +77,8 @@ class OptimizeIndices:
     optimized: tuple[str, ...] = ()
     failed: dict[str, LanceError] = field(default_factory=dict[str, LanceError])
     _written: list[SegmentFiles] = field(default_factory=list[SegmentFiles])
+    _store: Store | None = None
+    _reuse_path: str | None = None
 
     def plan(self, snapshot: Snapshot) -> list[Extension]:
         """Return what there is to do.
@@ -83,11 +88,21 @@ class OptimizeIndices:
             UnsupportedError: One of these is of a kind that lance_core does not build.
         """
         by_name = _by_name(snapshot, self.names)
+        reuse = ReuseState.of(snapshot)
         plans = [
-            plan_extension(snapshot.manifest, entries, num_to_merge=self.num_to_merge, retrain=self.retrain)
+            plan_extension(
+                snapshot.manifest, entries, num_to_merge=self.num_to_merge, retrain=self.retrain, reuse=reuse
+            )
             for entries in by_name.values()
         ]
         return [plan for plan in plans if plan is not None]
+
+    def has_work(self, snapshot: Snapshot) -> bool:
+        """Return whether there is something to do; raises as `plan` does."""
+        if self.plan(snapshot):
+            return True
+        reuse = ReuseState.of(snapshot)
+        return reuse is not None and reuse.trimmed(snapshot.manifest.indices) is not None
 
     def prepare(self, snapshot: Snapshot) -> Operation:
         """Write new segments; an index that fails does not stop the others."""
@@ -107,7 +122,22 @@ class OptimizeIndices:
         self.optimized = tuple(optimized)
         if not optimized:
             self.raise_failed()
+        self._trim(snapshot, new, removed)
         return CreateIndex(new_indices=tuple(new), removed_indices=tuple(removed))
+
+    def _trim(self, snapshot: Snapshot, new: list[IndexMetadata], removed: list[IndexMetadata]) -> None:
+        """Drop compactions from the fragment reuse index that no index needs from now on."""
+        reuse = ReuseState.of(snapshot)
+        if reuse is None:
+            return
+        gone = {entry.uuid for entry in removed}
+        trimmed = reuse.trimmed([*new, *(entry for entry in snapshot.manifest.indices if entry.uuid not in gone)])
+        if trimmed is None:
+            return
+        entry, path = write_fragment_reuse(snapshot.store, trimmed, dataset_version=snapshot.version)
+        self._store, self._reuse_path = snapshot.store, path
+        new.append(entry)
+        removed.append(reuse.entry)
 
     def raise_failed(self) -> None:
         """Tell which indices could not be written, if there are any.
@@ -149,8 +179,9 @@ class OptimizeIndices:
             or extension.missing == extension.covered
         ):
             return [target.build(everything, options)]
+        moves = later_moves(snapshot)
         parts = [
-            (segment, _staying((entry.fragment_ids or frozenset()) & extension.covered))
+            (segment, _staying((entry.fragment_ids or frozenset()) & extension.covered, moves))
             for segment, entry in zip(segments, extension.replaced, strict=True)
         ]
         try:
@@ -195,10 +226,18 @@ class OptimizeIndices:
     def forget(self) -> None:
         """Remove the files written so far."""
         forget_files(self._written)
+        if self._store is not None and self._reuse_path is not None:
+            self._store.delete([self._reuse_path])
+            self._reuse_path = None
 
 
 def plan_extension(
-    manifest: Manifest, entries: Sequence[IndexMetadata], *, num_to_merge: int | None = None, retrain: bool = False
+    manifest: Manifest,
+    entries: Sequence[IndexMetadata],
+    *,
+    num_to_merge: int | None = None,
+    retrain: bool = False,
+    reuse: ReuseState | None = None,
 ) -> Extension | None:
     """Decide what to do for an index; None if nothing.
 
@@ -207,6 +246,7 @@ def plan_extension(
         entries: The segments of the index, the newest last.
         num_to_merge: See `OptimizeIndices`.
         retrain: See `OptimizeIndices`.
+        reuse: Compactions that left segments as they were: these are written anew.
     """
     fragments = manifest.fragments
     num_rows = dict(zip(fragments.ids.tolist(), fragments.num_rows.tolist(), strict=True))
@@ -218,7 +258,11 @@ def plan_extension(
     sizes = [sum(num_rows[fragment] for fragment in coverage[entry.uuid]) for entry in entries]
     count = _count_to_merge(sizes, sum(num_rows[fragment] for fragment in missing), num_to_merge)
     newest = entries[len(entries) - count :]
-    worn = [entry for entry in entries if _is_worn(entry, coverage[entry.uuid])]
+    worn = [
+        entry
+        for entry in entries
+        if _is_worn(entry, coverage[entry.uuid]) or (reuse is not None and reuse.needs(entry))
+    ]
     if not missing and not worn and count < 2:
         return None
     replaced = [entry for entry in entries if entry in newest or entry in worn]
@@ -276,11 +320,18 @@ def check_num_to_merge(number: int | None) -> None:
         raise InvalidInputError(f"'num_indices_to_merge' must be at least 0, not {number}")
 
 
-def _staying(fragment_ids: Collection[int]) -> Relocation:
-    """Return the relocation by which rows of some fragments stay where they are and all others are gone."""
+def _staying(fragment_ids: Collection[int], moves: LaterMoves | None = None) -> Relocation:
+    """Return the relocation by which rows of some fragments stay where they are and all others are gone.
+
+    Args:
+        fragment_ids: The fragments.
+        moves: Moves in earlier compactions that a segment may not know of.
+    """
     ids = np.array(sorted(fragment_ids), np.int64)
 
     def relocate(addresses: Int64s) -> Int64s:
+        if moves is not None:
+            addresses = moves(addresses)
         return np.where(np.isin(addresses >> ADDRESS_SHIFT, ids), addresses, -1)
 
     return relocate

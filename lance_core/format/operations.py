@@ -84,16 +84,31 @@ class RewriteGroup:
 
 
 @frozen(kw_only=True)
+class DeferredRemap:
+    """The fragment reuse index that a rewrite leaves behind, for indices that stay as they are.
+
+    Attributes:
+        entry: Its entry, which also has what the one before had.
+        replaces: Uuid of the entry before; None if there was none.
+    """
+
+    entry: IndexMetadata
+    replaces: bytes | None
+
+
+@frozen(kw_only=True)
 class Rewrite:
     """Lay out rows anew without changing them: compaction, materialized deletions.
 
     Attributes:
         groups: What became what.
         rewritten_indices: Indices whose files were rewritten along with it.
+        deferred_remap: What indices are left with instead. As with pylance, transactions do not record it.
     """
 
     groups: tuple[RewriteGroup, ...]
     rewritten_indices: tuple[RewrittenIndex, ...] = ()
+    deferred_remap: DeferredRemap | None = None
 
 
 @frozen(kw_only=True)

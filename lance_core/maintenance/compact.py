@@ -28,4 +28,10 @@ def compact(
         tasks = plan_compaction(snapshot.manifest, options)
         return execute_tasks(snapshot, tasks, options, num_threads=num_threads)
 
-    return rewrite(snapshot, make, conflict_retries=conflict_retries, properties=properties)
+    return rewrite(
+        snapshot,
+        make,
+        conflict_retries=conflict_retries,
+        defers_remap=options.defer_index_remap,
+        properties=properties,
+    )

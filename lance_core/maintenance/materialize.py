@@ -31,4 +31,10 @@ def materialize_deletions(
         tasks = plan_materialization(snapshot.manifest, threshold=options.materialize_deletions_threshold)
         return execute_tasks(snapshot, tasks, options, num_threads=num_threads)
 
-    return rewrite(snapshot, make, conflict_retries=conflict_retries, properties=properties)
+    return rewrite(
+        snapshot,
+        make,
+        conflict_retries=conflict_retries,
+        defers_remap=options.defer_index_remap,
+        properties=properties,
+    )

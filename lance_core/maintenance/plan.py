@@ -51,6 +51,8 @@ class CompactionOptions:
         data_storage_version: File version of the new files; None for that of the table. Fragments with files of other
             versions are rewritten whatever their size, so a table can be migrated a few fragments at a time (see
             ``max_source_fragments`` and its like). The table keeps its own version for other writes, as with pylance.
+        defer_index_remap: Leave the files of indices as they are and record where rows went, until `optimize_indices`
+            writes the indices anew; queries use them meanwhile. Not for tables with stable row ids.
     """
 
     target_rows_per_fragment: int = 1024 * 1024
@@ -65,6 +67,7 @@ class CompactionOptions:
     compaction_mode: str | None = None
     max_memory_bytes: int = DEFAULT_MEMORY
     data_storage_version: str | None = None
+    defer_index_remap: bool = False
 
 
 @frozen(kw_only=True)
@@ -129,6 +132,7 @@ _OPTION_TYPES: dict[str, type] = {
     "compaction_mode": str,
     "max_memory_bytes": int,
     "data_storage_version": str,
+    "defer_index_remap": bool,
 }
 _MODES = (None, "reencode", "try_binary_copy", "force_binary_copy")
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lance_core.change.fragment_reuse import later_moves, reuse_version, write_fragment_reuse
 from lance_core.errors import CorruptDataError, NotFoundError, UnsupportedError
+from lance_core.format.fragment_reuse import find_fragment_reuse
 from lance_core.format.index_metadata import RewrittenIndex, holds_row_ids
-from lance_core.format.operations import ReserveFragments, Rewrite
+from lance_core.format.operations import DeferredRemap, ReserveFragments, Rewrite
 from lance_core.format.paths import INDICES_FOLDER
 from lance_core.format.transaction import Transaction
 from lance_core.frozen import frozen
@@ -18,14 +21,20 @@ from lance_core.index.column import find_column, path_of
 from lance_core.index.files import SegmentFiles
 from lance_core.index.kinds import kind_of_index
 from lance_core.index.protocol import RewritableKind
-from lance_core.maintenance.row_moves import FragmentPlaces, RowMoves
+from lance_core.index.row_moves import FragmentPlaces, MovedGroup, RowMoves
+from lance_core.scan.fragment_reader import FragmentReader
 from lance_core.scan.open_files import OpenFiles
 from lance_core.table.apply import next_fragment_id, with_fragment_ids
 from lance_core.table.commit import commit
+from lance_core.table.fragment_reuse import load_fragment_reuse
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from lance_core.format.index_metadata import IndexMetadata
+    from lance_core.format.operations import RewriteGroup
     from lance_core.index.column import IndexedColumn
+    from lance_core.index.moved import LaterMoves
     from lance_core.index.protocol import Int64s, Relocation
     from lance_core.table.snapshot import Snapshot
 
@@ -66,11 +75,13 @@ class RemappedIndices:
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
         self._written: list[SegmentFiles] = []
+        self._reuse_path: str | None = None
+        self._has_changed = False
 
     @property
     def has_remapped(self) -> bool:
         """True if there were indices to remap; a commit may then have lost against another change to them."""
-        return bool(self._written)
+        return self._has_changed
 
     def remapped(self, operation: Rewrite) -> Rewrite:
         """Return a rewrite that replaces the files of indices, too; the ids of its new fragments are reserved for that.
@@ -81,8 +92,9 @@ class RemappedIndices:
         count = sum(len(group.new_fragments) for group in operation.groups)
         if not segments or not count:
             return operation
-        operation = self._with_reserved_ids(operation, count)
-        moves = RowMoves(OpenFiles(self._snapshot.store), operation.groups)
+        self._has_changed = True
+        operation, _ = self._with_reserved_ids(operation, count)
+        moves = row_moves(OpenFiles(self._snapshot.store), operation.groups)
         rewritten: list[RewrittenIndex] = []
         for segment in segments:
             identity = uuid.uuid4()
@@ -94,14 +106,52 @@ class RemappedIndices:
                 files.remove()
         return replace(operation, rewritten_indices=tuple(rewritten))
 
-    def _with_reserved_ids(self, operation: Rewrite, count: int) -> Rewrite:
+    def deferred(self, operation: Rewrite) -> Rewrite:
+        """Return a rewrite that leaves the files of indices, and tells in the fragment reuse index where rows went.
+
+        Indices stay as they are until `optimize_indices` writes them anew. Where fragments are not in the order of
+        their ids, which that index takes for granted, indices are remapped at once.
+
+        Raises:
+            UnsupportedError: The fragment reuse index has a layout that is not known.
+        """
+        manifest = self._snapshot.manifest
+        covered = [
+            entry.fragment_ids or frozenset[int]()
+            for entry in manifest.indices
+            if entry.fields and not (manifest.uses_stable_row_ids and holds_row_ids(entry))
+        ]
+        groups = [group for group in operation.groups if _is_covered(group, covered)]
+        if not groups:
+            return operation
+        if not all(_is_ascending(group) for group in groups):
+            return self.remapped(operation)
+        self._has_changed = True
+        count = sum(len(group.new_fragments) for group in operation.groups)
+        numbered, version = self._with_reserved_ids(operation, count)
+        groups = [group for group in numbered.groups if _is_covered(group, covered)]
+        added = reuse_version(OpenFiles(self._snapshot.store), groups, dataset_version=version)
+        entry = find_fragment_reuse(manifest.indices)
+        before = () if entry is None else load_fragment_reuse(self._snapshot.store, entry)
+        if before is None:
+            raise UnsupportedError(
+                "cannot defer the remap of indices: the fragment reuse index has a layout that is not known",
+                path=self._snapshot.store.uri,
+            )
+        made, self._reuse_path = write_fragment_reuse(self._snapshot.store, (*before, added), dataset_version=version)
+        return replace(
+            numbered, deferred_remap=DeferredRemap(entry=made, replaces=None if entry is None else entry.uuid)
+        )
+
+    def _with_reserved_ids(self, operation: Rewrite, count: int) -> tuple[Rewrite, int]:
+        """Return the rewrite with ids, and the version that reserved them."""
         reservation = Transaction(
             read_version=self._snapshot.version,
             uuid=str(uuid.uuid4()),
             operation=ReserveFragments(num_fragments=count),
         )
         reserved = commit(self._snapshot.store, reservation, read=self._snapshot, has_new_uuid=True)
-        return with_fragment_ids(operation, next_fragment_id(reserved.manifest) - count)
+        return with_fragment_ids(operation, next_fragment_id(reserved.manifest) - count), reserved.version
 
     def _remap(self, segment: _Segment, files: SegmentFiles, moves: RowMoves, identity: bytes) -> RewrittenIndex:
         old = SegmentFiles.of(self._snapshot.store, segment.entry)
@@ -109,7 +159,7 @@ class RemappedIndices:
         content = segment.kind.rewrite(
             files,
             segment.column,
-            [(opened, _of_covered(segment.entry, moves))],
+            [(opened, _of_covered(segment.entry, moves, later_moves(self._snapshot)))],
             with_stable_row_ids=self._snapshot.manifest.uses_stable_row_ids,
         )
         return RewrittenIndex(
@@ -125,13 +175,53 @@ class RemappedIndices:
         """Remove the files written."""
         for files in self._written:
             files.remove()
+        if self._reuse_path is not None:
+            self._snapshot.store.delete([self._reuse_path])
 
 
-def _of_covered(entry: IndexMetadata, moves: RowMoves) -> Relocation:
-    """Return the moves of the rows that a segment covers; its stale entries are gone."""
+def _is_covered(group: RewriteGroup, covered: Sequence[frozenset[int]]) -> bool:
+    old = {fragment.id for fragment in group.old_fragments}
+    return any(old <= ids for ids in covered)
+
+
+def _is_ascending(group: RewriteGroup) -> bool:
+    return all(first.id < second.id for first, second in pairwise(group.old_fragments))
+
+
+def row_moves(files: OpenFiles, groups: Sequence[RewriteGroup]) -> RowMoves:
+    """Return the moves of the rows of rewritten fragments.
+
+    Args:
+        files: The dataset's open files.
+        groups: The old fragments, and the new ones with their ids.
+    """
+    return RowMoves(
+        [
+            MovedGroup(
+                ids=[fragment.id for fragment in group.old_fragments],
+                num_rows=[fragment.physical_rows for fragment in group.old_fragments],
+                deleted=[FragmentReader(files, fragment).deleted for fragment in group.old_fragments],
+                new_ids=[fragment.id for fragment in group.new_fragments],
+                new_num_rows=[fragment.physical_rows for fragment in group.new_fragments],
+            )
+            for group in groups
+        ]
+    )
+
+
+def _of_covered(entry: IndexMetadata, moves: RowMoves, earlier: LaterMoves | None) -> Relocation:
+    """Return the moves of the rows that a segment covers; its stale entries are gone.
+
+    Args:
+        entry: The segment.
+        moves: What moves now.
+        earlier: Moves of earlier compactions that the segment may not know of.
+    """
     fragments = FragmentPlaces(np.array(sorted(entry.fragment_ids or ()), np.int64))
 
     def relocate(addresses: Int64s) -> Int64s:
+        if earlier is not None:
+            addresses = earlier(addresses)
         is_covered = fragments.of(addresses) >= 0
         if is_covered.all():
             return moves(addresses)

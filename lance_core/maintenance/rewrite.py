@@ -242,13 +242,18 @@ def _fits(task: RewriteTask, options: CompactionOptions) -> bool:
 
 
 def commit_results(
-    read: Snapshot, results: Sequence[RewriteResult], *, properties: Mapping[str, str] | None = None
+    read: Snapshot,
+    results: Sequence[RewriteResult],
+    *,
+    defers_remap: bool = False,
+    properties: Mapping[str, str] | None = None,
 ) -> tuple[Snapshot, RewriteMetrics]:
     """Publish what tasks made, all in one version.
 
     Args:
         read: The version that the tasks were planned on.
         results: Results of some or all of the tasks.
+        defers_remap: Leave indices as they are, see `CompactionOptions`.
         properties: Transaction properties.
 
     Returns:
@@ -258,9 +263,10 @@ def commit_results(
         CommitConflictError: Another commit touched one of the fragments: plan again on the newest version. The new
             files are removed.
         InvalidInputError: No results, or results of another version.
+        UnsupportedError: The remap cannot be deferred.
     """
     try:
-        return _publish(read, results, properties)
+        return _publish(read, results, properties, defers_remap=defers_remap)
     except CommitOutcomeUnknownError:
         raise
     except Exception:
@@ -269,7 +275,7 @@ def commit_results(
 
 
 def _publish(
-    read: Snapshot, results: Sequence[RewriteResult], properties: Mapping[str, str] | None
+    read: Snapshot, results: Sequence[RewriteResult], properties: Mapping[str, str] | None, *, defers_remap: bool
 ) -> tuple[Snapshot, RewriteMetrics]:
     """As `commit_results`, but the new files stay if it fails."""
     versions = {result.read_version for result in results}
@@ -284,7 +290,7 @@ def _publish(
     while True:
         indices = RemappedIndices(read)
         try:
-            operation = indices.remapped(Rewrite(groups=groups))
+            operation = (indices.deferred if defers_remap else indices.remapped)(Rewrite(groups=groups))
             transaction = Transaction(
                 read_version=read.version,
                 uuid=str(uuid.uuid4()),
@@ -355,6 +361,7 @@ def rewrite(
     make: Callable[[Snapshot], Sequence[RewriteResult]],
     *,
     conflict_retries: int | None,
+    defers_remap: bool = False,
     properties: Mapping[str, str] | None = None,
 ) -> tuple[Snapshot, RewriteMetrics]:
     """Rewrite fragments and commit; when another commit touched some of them, commit the rest and begin anew.
@@ -363,6 +370,7 @@ def rewrite(
         snapshot: Version to begin with.
         make: Plan on a version and execute the plan; no results mean that there is nothing to do.
         conflict_retries: How often to begin anew; None for as often as `commit_timeout_s` allows.
+        defers_remap: Leave indices as they are, see `CompactionOptions`.
         properties: Transaction properties.
 
     Returns:
@@ -376,7 +384,7 @@ def rewrite(
     attempt = 0
     while results := make(snapshot):
         try:
-            snapshot, metrics = _publish(snapshot, results, properties)
+            snapshot, metrics = _publish(snapshot, results, properties, defers_remap=defers_remap)
             return snapshot, _sum(done, metrics)
         except CommitConflictError as error:
             conflict = error
@@ -385,7 +393,7 @@ def rewrite(
         except Exception:
             discard_results(snapshot.store, results)
             raise
-        snapshot, metrics = _commit_untouched(snapshot.store, results, conflict, properties)
+        snapshot, metrics = _commit_untouched(snapshot.store, results, conflict, properties, defers_remap=defers_remap)
         done = _sum(done, metrics)
         if attempt == conflict_retries or time.monotonic() > deadline_s:
             if not done.fragments_removed:
@@ -396,7 +404,12 @@ def rewrite(
 
 
 def _commit_untouched(
-    store: Store, results: Sequence[RewriteResult], conflict: CommitConflictError, properties: Mapping[str, str] | None
+    store: Store,
+    results: Sequence[RewriteResult],
+    conflict: CommitConflictError,
+    properties: Mapping[str, str] | None,
+    *,
+    defers_remap: bool,
 ) -> tuple[Snapshot, RewriteMetrics]:
     """Commit the results whose fragments nobody touched, and remove the files of the others.
 
@@ -425,7 +438,7 @@ def _commit_untouched(
                 return newest, RewriteMetrics()
             is_first = False
             try:
-                return _publish(newest, left, properties)
+                return _publish(newest, left, properties, defers_remap=defers_remap)
             except CommitConflictError as error:
                 if not error.is_retryable:
                     raise

@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lance_core.errors import CorruptDataError, NotFoundError
+from lance_core.format.fragment_reuse import find_fragment_reuse
 from lance_core.format.index_metadata import holds_row_ids, index_fields
 from lance_core.format.paths import INDICES_FOLDER
 from lance_core.format.row_ids import row_id_bounds
@@ -23,6 +24,7 @@ from lance_core.index import answer as answers
 from lance_core.index.answer import ADDRESS_SHIFT, UNKNOWN_ANSWER, RowAnswer
 from lance_core.index.column import find_column, path_of
 from lance_core.index.files import SegmentFiles
+from lance_core.index.moved import load_later_moves
 from lance_core.scan.fragment_reader import FragmentReader
 from lance_core.sql.ternary import ANY
 
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from lance_core.format.index_metadata import IndexMetadata
     from lance_core.format.manifest import Manifest
     from lance_core.index.column import IndexedColumn
+    from lance_core.index.moved import LaterMoves
     from lance_core.index.protocol import IndexKind, Segment
     from lance_core.scan.open_files import OpenFiles
     from lance_core.scan.plan import ScanPlan
@@ -172,7 +175,9 @@ class _IndexedVersion:
         """Names of the indices that answered a question, in order."""
         columns = [column for path in paths if (column := find_column(manifest.schema, path)) is not None]
         self._segments: dict[str, list[_CoveringSegment]] = {}
-        for index in manifest.indices:
+        indices = manifest.indices
+        self._reuse = find_fragment_reuse(indices)
+        for index in indices:
             for column in columns:
                 if index.fields == (column.leaf.id,) and (one := self._covering(index, column)) is not None:
                     self._segments.setdefault(column.path, []).append(one)
@@ -202,7 +207,7 @@ class _IndexedVersion:
 
         fields = index_fields(index)
         kind, covered = kind_of(fields), fields.fragment_ids
-        if kind is None or not covered or not kind.takes(column.type):
+        if kind is None or not covered or not kind.takes(column.type) or not self._knows_moves(index):
             return None
         fragments = self._manifest.fragments
         ids = fragments.ids.astype(np.int64)
@@ -221,13 +226,27 @@ class _IndexedVersion:
     def open(self, covering: _CoveringSegment) -> Segment:
         """Open a segment; it stays open with the dataset."""
         index = covering.index
-        return self._files.index_segment(
+        segment = self._files.index_segment(
             index.uuid, lambda: covering.kind.open(SegmentFiles.of(self._files.store, index), covering.column)
         )
+        if self._reuse is None or self._holds_row_ids(index):
+            return segment
+        moves = self._later_moves(self._reuse)
+        return segment if moves is None else moves.segment(segment)
+
+    def _knows_moves(self, index: IndexMetadata) -> bool:
+        """Return whether the rows of an index can be found, as far as compactions with deferred remap matter."""
+        return self._reuse is None or self._holds_row_ids(index) or self._later_moves(self._reuse) is not None
+
+    def _later_moves(self, reuse: IndexMetadata) -> LaterMoves | None:
+        return self._files.row_moves(reuse.uuid, lambda: load_later_moves(self._files.store, reuse))
+
+    def _holds_row_ids(self, index: IndexMetadata) -> bool:
+        return self._manifest.uses_stable_row_ids and holds_row_ids(index)
 
     def restricted(self, answer: RowAnswer, covering: _CoveringSegment) -> RowAnswer:
         """Return the answer by row address, for the fragments that the segment covers."""
-        if self._manifest.uses_stable_row_ids and holds_row_ids(covering.index):
+        if self._holds_row_ids(covering.index):
             return self._by_address(answer, covering.fragment_ids)
         path = f"{INDICES_FOLDER}/{covering.index.uuid_text}"
         return answers.within(answer, covering.fragment_ids, covering.num_rows, path=path)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from lance_core.format.fragment import DataFile
+    from lance_core.index.moved import LaterMoves
     from lance_core.index.protocol import Segment
     from lance_core.store.base import ObjectReader, Store
     from lance_core.store.io_coroutines import IoCoroutine
@@ -43,6 +44,7 @@ class OpenFiles:
         self._capacity = capacity
         self._readers: OrderedDict[tuple[int | None, str], DataFileReader] = OrderedDict()
         self._segments: dict[bytes, Segment] = {}
+        self._row_moves: tuple[bytes, LaterMoves | None] | None = None
         self._lock = Lock()
         self._last_kept: tuple[object, Any] | None = None
 
@@ -61,6 +63,13 @@ class OpenFiles:
                     self._segments.clear()
                 self._segments[uuid] = segment
         return segment
+
+    def row_moves(self, uuid: bytes, load: Callable[[], LaterMoves | None]) -> LaterMoves | None:
+        """Return what a fragment reuse index tells; that of the last version asked about is kept."""
+        last = self._row_moves
+        if last is None or last[0] != uuid:
+            last = self._row_moves = (uuid, load())
+        return last[1]
 
     def kept_for(self, owner: object, make: Callable[[], _T]) -> _T:
         """Return what was made for an object; many calls in a row ask for the same one, and others are forgotten."""

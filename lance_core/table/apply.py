@@ -22,6 +22,7 @@ from lance_core.format.fragment import (
     lineage_sequences,
 )
 from lance_core.format.fragment_list import FragmentList
+from lance_core.format.fragment_reuse import find_fragment_reuse
 from lance_core.format.manifest import Manifest, index_section_of
 from lance_core.format.operations import (
     Append,
@@ -41,7 +42,13 @@ from lance_core.format.operations import (
     operation_name,
 )
 from lance_core.table.apply_dictionaries import legacy_schema
-from lance_core.table.apply_indices import after_lost_fields, after_moves, after_new_values, after_rewrite
+from lance_core.table.apply_indices import (
+    after_lost_fields,
+    after_moves,
+    after_new_values,
+    after_rewrite,
+    check_fragment_reuse,
+)
 from lance_core.table.apply_rows import (
     check_row_lineage,
     holds_moved_rows_only,
@@ -243,7 +250,7 @@ def _rewrite(manifest: Manifest, operation: Rewrite) -> Manifest:
     _check_file_versions(manifest, added)
     if manifest.uses_stable_row_ids:
         check_row_lineage(added)
-    manifest = after_rewrite(manifest, operation.groups, operation.rewritten_indices)
+    manifest = after_rewrite(manifest, operation)
     manifest = _with_mixed_versions(manifest, added)
     return replace(manifest, fragments=manifest.fragments.replaced(removed=removed, added=added))
 
@@ -317,6 +324,8 @@ def _create_index(manifest: Manifest, operation: CreateIndex) -> Manifest:
     for index in operation.new_indices:
         if not live.issuperset(index.fields):
             raise InvalidInputError(f"index {index.name!r} covers fields that the schema does not have")
+    if find_fragment_reuse(operation.new_indices) is not None:
+        check_fragment_reuse(manifest, removed)
     remaining = [index for index in manifest.indices if index.uuid not in removed | added]
     return replace(manifest, index_section=index_section_of((*remaining, *operation.new_indices)))
 

@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lance_core.errors import CommitConflictError
+from lance_core.format.fragment_reuse import NAME as FRAGMENT_REUSE_INDEX
+from lance_core.format.fragment_reuse import find_fragment_reuse
 from lance_core.format.index_metadata import holds_row_ids, with_changed_coverage, with_new_files
 from lance_core.format.manifest import index_section_of
 
@@ -21,44 +24,66 @@ if TYPE_CHECKING:
     from lance_core.format.fragment import Fragment
     from lance_core.format.index_metadata import IndexMetadata, RewrittenIndex
     from lance_core.format.manifest import Manifest
-    from lance_core.format.operations import RewriteGroup
-
-_FRAGMENT_REUSE_INDEX = "__lance_frag_reuse"
+    from lance_core.format.operations import DeferredRemap, Rewrite
 
 
-def after_rewrite(
-    manifest: Manifest, groups: Sequence[RewriteGroup], rewritten: Sequence[RewrittenIndex] = ()
-) -> Manifest:
+def after_rewrite(manifest: Manifest, rewrite: Rewrite) -> Manifest:
     """Indices after fragments were replaced by others with the same live rows.
 
     An index that knows rows by id, or whose files were rewritten along with the rows, covers the new fragments of a
-    group if it covered all old ones. All other indices lose the old fragments.
+    group if it covered all old ones. With a deferred remap all indices do. All others lose the old fragments. Indices
+    that were dropped meanwhile stay dropped.
 
     Args:
         manifest: The version before the rewrite.
-        groups: The old fragments, and the new ones with their ids.
-        rewritten: Indices whose files were rewritten; those that were dropped meanwhile stay dropped.
+        rewrite: What became what; new fragments have ids.
+
+    Raises:
+        CommitConflictError: The remap is deferred, and another commit changed the fragment reuse index.
     """
-    new_files = {index.old_id: index for index in rewritten}
+    deferred = rewrite.deferred_remap
+    new_files = {index.old_id: index for index in rewrite.rewritten_indices}
     pairs = [
         ([fragment.id for fragment in group.old_fragments], [fragment.id for fragment in group.new_fragments])
-        for group in groups
+        for group in rewrite.groups
     ]
     removed = [fragment_id for old, _ in pairs for fragment_id in old]
 
     def change(index: IndexMetadata) -> IndexMetadata:
-        if index.name == _FRAGMENT_REUSE_INDEX:
+        if index.name == FRAGMENT_REUSE_INDEX:
             return index
         covered = index.fragment_ids
         added: list[int] = []
         has_row_ids = manifest.uses_stable_row_ids and holds_row_ids(index)
-        if covered is not None and (has_row_ids or index.uuid in new_files):
+        if covered is not None and (has_row_ids or index.uuid in new_files or deferred is not None):
             added = [fragment_id for old, new in pairs if covered.issuperset(old) for fragment_id in new]
         if index.uuid in new_files:
             index = with_new_files(index, new_files[index.uuid])
         return with_changed_coverage(index, removed=removed, added=added)
 
-    return _map_indices(manifest, change)
+    manifest = _map_indices(manifest, change)
+    return manifest if deferred is None else _with_fragment_reuse(manifest, deferred)
+
+
+def _with_fragment_reuse(manifest: Manifest, deferred: DeferredRemap) -> Manifest:
+    check_fragment_reuse(manifest, set() if deferred.replaces is None else {deferred.replaces})
+    indices = (*(index for index in manifest.indices if index.uuid != deferred.replaces), deferred.entry)
+    return replace(manifest, index_section=index_section_of(indices))
+
+
+def check_fragment_reuse(manifest: Manifest, replaced: Collection[bytes]) -> None:
+    """Check that an operation replaces the fragment reuse index that the version has.
+
+    Args:
+        manifest: The version that the operation is applied to.
+        replaced: Uuids of the entries that it removes.
+
+    Raises:
+        CommitConflictError: Another commit changed it.
+    """
+    entry = find_fragment_reuse(manifest.indices)
+    if entry is not None and entry.uuid not in replaced:
+        raise CommitConflictError("another commit changed the fragment reuse index")
 
 
 def after_moves(

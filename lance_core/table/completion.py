@@ -2,8 +2,9 @@
 
 pylance before 0.8 did not record how many rows fragments have or have lost; until 0.8.14, which was the first to record
 who wrote a manifest, the counts may be wrong. pylance 14.0.2 takes them from the files, too. The specification also
-allows ids and versions of rows in files of their own. Nothing behind this module knows of either: a completed manifest
-holds the counts and the sequences, and so does the next version that is built on it.
+allows ids and versions of rows in files of their own. Compactions of pylance may leave the coverage of indices to the
+fragment reuse index. Nothing behind this module knows of that: a completed manifest holds the counts, the sequences and
+the coverage, and so does the next version that is built on it.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from lance_core.file.read.reader import DataFileReader
 from lance_core.format.fragment import ExternalFile
 from lance_core.format.paths import data_file_path, external_file_path
 from lance_core.limits import check_limit
+from lance_core.table.fragment_reuse import with_current_coverage
 from lance_core.table.locations import with_bases
 from lance_core.table.read_ahead import each
 from lance_core.table.rebase import load_deletions
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def completed(store: Store, manifest: Manifest) -> Manifest:
-    """Return the manifest with all row counts, row ids and row versions; itself if it has them.
+    """Return the manifest with all row counts, row ids, row versions and index coverage; itself if it has them.
 
     Args:
         store: The branch.
@@ -37,6 +39,7 @@ def completed(store: Store, manifest: Manifest) -> Manifest:
     Raises:
         CorruptDataError: A file that tells what the manifest leaves out is missing or damaged.
     """
+    manifest = with_current_coverage(store, manifest)
     fragments = manifest.fragments
     positions = fragments.incomplete().tolist() if manifest.has_reliable_counts else range(len(fragments))
     if not len(positions):

@@ -10,7 +10,7 @@ import pytest
 import lance_core
 from lance_core.errors import CommitConflictError, CorruptDataError, IndexCoverageWarning
 from lance_core.format.operations import RewriteGroup
-from lance_core.maintenance.row_moves import RowMoves
+from lance_core.maintenance.remap import row_moves
 from lance_core.scan.open_files import OpenFiles
 
 ROWS = pa.table({"k": [i * 7919 % 1009 for i in range(1000)], "z": range(1000), "a": range(1000)})
@@ -219,7 +219,7 @@ def test_row_addresses_follow_their_rows(tmp_path, sizes):
         new.append(type(template)(id=number, files=template.files, physical_rows=size))
         number += 3
     groups.append(RewriteGroup(old_fragments=fragments[::-1], new_fragments=tuple(new)))
-    moves = RowMoves(OpenFiles(dataset.snapshot.store), groups)
+    moves = row_moves(OpenFiles(dataset.snapshot.store), groups)
     live = [
         (fragment.id << 32) + offset
         for fragment in fragments[::-1]

@@ -104,8 +104,8 @@ def test_options_come_from_the_table_and_unknown_ones_are_refused(dataset):
         dataset.optimize.compact_files(nonsense=1)
     with pytest.raises(InvalidInputError, match="nonsense"):
         lance_core.Compaction.plan(dataset, {"nonsense": 1})
-    with pytest.raises(UnsupportedError, match="defer_index_remap"):
-        dataset.optimize.compact_files(defer_index_remap=True)
+    with pytest.raises(UnsupportedError, match="binary_copy_read_batch_bytes"):
+        dataset.optimize.compact_files(binary_copy_read_batch_bytes=1)
     with pytest.raises(InvalidInputError, match="num_threads"):
         dataset.optimize.compact_files(num_threads=0)
     assert dataset.optimize.compact_files(max_rows_per_group=3, max_source_fragments=4).fragments_removed == 0
