@@ -23,6 +23,7 @@ from lance_core.write import write_dataset, write_fragments
 
 if TYPE_CHECKING:
     from lance_core.expression import Expression, make_expression
+    from lance_core.importing.table import ImportResult, import_table
     from lance_core.maintenance.cleanup import CleanupExplanation, CleanupStats
     from lance_core.maintenance.cleanup_plan import CandidateFile as CleanupCandidateFile
     from lance_core.merge_insert import MergeInsertBuilder
@@ -65,6 +66,7 @@ __all__ = [
     "Expression",
     "FieldStatistics",
     "FragmentMetadata",
+    "ImportResult",
     "Index",
     "IndexDescription",
     "IndexFile",
@@ -89,6 +91,7 @@ __all__ = [
     "blob_array",
     "blob_field",
     "dataset",
+    "import_table",
     "json_to_schema",
     "make_expression",
     "repair",
@@ -122,6 +125,8 @@ _find = late_names(
         "json_to_schema": "lance_core.schema",
         "make_expression": "lance_core.expression",
         "schema_to_json": "lance_core.schema",
+        "ImportResult": "lance_core.importing.table",
+        "import_table": "lance_core.importing.table",
         "repair": "lance_core.verification",
         "verify": "lance_core.verification",
     },

@@ -1,4 +1,4 @@
-"""Commands that change a table: tag, untag, restore, compact, cleanup and copy."""
+"""Commands that make and change tables: tag, untag, restore, compact, cleanup, copy and import."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from lance_core.cli import output
 from lance_core.cli.command import Answer, Command, argument
-from lance_core.cli.opening import BRANCH, TABLE, VERSION, count, duration, open_table, reference
-from lance_core.cli.progress import each
+from lance_core.cli.opening import BRANCH, TABLE, VERSION, count, duration, open_table, reference, storage_option
+from lance_core.cli.progress import each, step_bar
+from lance_core.importing.table import import_table
 from lance_core.optimize import Compaction
 
 if TYPE_CHECKING:
@@ -93,6 +94,22 @@ def copy(arguments: Namespace) -> Answer:
     return _said(f"{made.uri}: {made.count_rows():,} rows", uri=made.uri, version=made.version)
 
 
+def import_(arguments: Namespace) -> Answer:
+    """Import a table of another format."""
+    with step_bar() as progress:
+        made = import_table(
+            arguments.source,
+            arguments.target,
+            format=arguments.format,
+            source_version=arguments.source_version,
+            source_options=dict(arguments.source_option),
+            storage_options=dict(arguments.storage_option),
+            progress=progress,
+        )
+    told = f"version {made.version} equals version {made.source_version} of the source: {made.rows:,} rows written"
+    return _said(told if made.commits else "nothing to do", **asdict(made))
+
+
 def _said(line: str, **document: Any) -> Answer:
     return Answer(lines=[line], document=document)
 
@@ -159,6 +176,25 @@ COMMANDS = (
             VERSION,
             BRANCH,
             argument("--shallow", "share the data files instead of copying them", action="store_true"),
+        ),
+    ),
+    Command(
+        name="import",
+        summary="make a table equal to a Parquet, Delta or Iceberg table, the first time or again",
+        run=import_,
+        arguments=(
+            argument("source", "folder or file, address of a Delta table, or Iceberg metadata file or catalog.name"),
+            argument("target", "path or address of the Lance table"),
+            argument("--format", "format of the source", choices=("parquet", "delta", "iceberg")),
+            argument("--source-version", "number of a Delta version, or id of an Iceberg snapshot"),
+            argument(
+                "--source-option",
+                "setting to read the source; may be repeated",
+                action="append",
+                default=[],
+                type=storage_option,
+                metavar="KEY=VALUE",
+            ),
         ),
     ),
 )

@@ -1,0 +1,1 @@
+"""Imports tables of other formats, Parquet, Delta and Iceberg, partition by partition."""
