@@ -96,4 +96,4 @@ def test_the_last_line_of_an_error_says_what_is_wrong(seen):
 
 @pytest.mark.spark
 def test_executors_get_lance_core_from_a_client(seen):
-    assert seen["shipped"].endswith("lance_core.zip/lance_core/__init__.py")
+    assert seen["shipped"].endswith("lance_core.zip/lance_core/__init__.pyc")
