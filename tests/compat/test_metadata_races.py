@@ -20,7 +20,7 @@ from lance_core.table.rebase import load_deletions, write_deletions
 from lance_core.table.runtime import SYSTEM_RUNTIME
 from lance_core.table.snapshot import list_versions, open_snapshot, read_transaction
 
-CONTEXT = multiprocessing.get_context("spawn")
+CONTEXT = multiprocessing.get_context("forkserver")
 COMMITS = 10
 
 

@@ -10,7 +10,7 @@ import pytest
 
 import lance_core
 
-CONTEXT = multiprocessing.get_context("spawn")
+CONTEXT = multiprocessing.get_context("forkserver")
 COMMITS = 4
 
 

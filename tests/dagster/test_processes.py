@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections import Counter
 from datetime import date, timedelta
+from multiprocessing import forkserver
 from pathlib import Path
 
 import dagster as dg
@@ -52,6 +53,16 @@ def test_backfills_of_ranges_at_once(root, tables):
     assert len({(row["by"], row["day"] > day(2)) for row in rows}) == 2
 
 
+@pytest.fixture
+def new_forkserver():
+    """Steps are forks of a server that keeps the environment in which it started."""
+    server = forkserver._forkserver
+    server._stop()
+    yield
+    server._stop()
+
+
+@pytest.mark.usefixtures("new_forkserver")
 def test_steps_that_are_killed_or_fail(tmp_path, monkeypatch):
     """Whenever it happened, the job run again from its failures leaves one commit, and a tag of the run for it."""
     monkeypatch.setenv("TABLES", str(tmp_path))

@@ -12,7 +12,7 @@ import pytest
 
 import lance_core
 
-CONTEXT = multiprocessing.get_context("spawn")  # the pool's parent has threads
+CONTEXT = multiprocessing.get_context("forkserver")  # the pool's parent has threads
 IS_DEEP = os.environ.get("LANCE_TESTS") == "deep"
 WRITERS, TURNS = (8, 10) if IS_DEEP else (2, 6)
 KEYS, OTHER_KEYS = 12, 1000

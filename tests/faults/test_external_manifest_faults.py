@@ -18,7 +18,7 @@ from lance_core.table.snapshot import list_versions, open_snapshot, read_transac
 from lance_core.testing.faulty_store import FaultyStore, InjectedError
 from lance_core.testing.tables import append, create, read_rows
 
-CONTEXT = multiprocessing.get_context("spawn")
+CONTEXT = multiprocessing.get_context("forkserver")
 RUNTIME = Runtime(now=Runtime().now, sleep_s=lambda _: None, random_u63=lambda: 4711)
 START = list(range(10))
 COMMITS = 5

@@ -19,7 +19,7 @@ import lance_core
 from lance_core.errors import CommitConflictError, CommitContentionError
 
 IS_DEEP = os.environ.get("LANCE_TESTS") == "deep"
-CONTEXT = multiprocessing.get_context("spawn")  # the pool's parent has threads
+CONTEXT = multiprocessing.get_context("forkserver")  # the pool's parent has threads
 PATIENCE = {"conflict_retries": 1000, "retry_timeout": timedelta(minutes=10)}
 PROCESSES = 8 if IS_DEEP else 6
 TURNS = 30 if IS_DEEP else 4

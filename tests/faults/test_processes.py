@@ -18,7 +18,7 @@ from lance_core.table.runtime import SYSTEM_RUNTIME
 from lance_core.table.snapshot import list_versions, open_snapshot, read_transaction
 from lance_core.testing.tables import append, create, delete, read_rows
 
-CONTEXT = multiprocessing.get_context("spawn")  # the pool's parent has threads
+CONTEXT = multiprocessing.get_context("forkserver")  # the pool's parent has threads
 IS_DEEP = os.environ.get("LANCE_TESTS") == "deep"
 WRITERS, COMMITS = 8, 25 if IS_DEEP else 10
 CROWD, COMMITS_OF_CROWD = 16, 100

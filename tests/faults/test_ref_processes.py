@@ -26,7 +26,7 @@ def table(tmp_path):
 @pytest.fixture(scope="module")
 def race():
     """Lets each process do the same work at the same time; the answers of each."""
-    with ProcessPoolExecutor(NUM_PROCESSES, multiprocessing.get_context("spawn")) as pool:
+    with ProcessPoolExecutor(NUM_PROCESSES, multiprocessing.get_context("forkserver")) as pool:
 
         def run(work, *arguments, rounds):
             begin = time.time() + 0.5
