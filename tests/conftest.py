@@ -5,6 +5,7 @@ import gc
 import hmac
 import importlib.util
 import json
+import multiprocessing
 import os
 import shutil
 import subprocess
@@ -30,6 +31,9 @@ pytest.register_assert_rewrite("lance_core.testing.branch_model")
 
 # Processes that tests start would otherwise compile all they import of this project, each for itself.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+# Pools of processes that commit at once are forks of one that has imported what all need.
+multiprocessing.set_forkserver_preload(["pytest", "lance_core.dataset", "lance_core.testing.tables"])
 
 # The optimizing compiler and parallel collectors cost Java processes that live for minutes more than they gain.
 for _options in ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS"):
@@ -149,10 +153,17 @@ def versions_are_remembered(monkeypatch):
 
 
 @pytest.fixture(scope="session")
-def jvm():
+def preloading():
+    """Settings of processes that start Spark: its Python workers need not import what their daemon has imported."""
+    folders = [str(Path(__file__).with_name("spark") / "daemon"), os.environ.get("PYTHONPATH")]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, folders)), "PYSPARK_PYTHON": sys.executable}
+
+
+@pytest.fixture(scope="session")
+def jvm(preloading):
     """The one Spark context of this process; tests make sessions of their own in it.
 
-    Two workers, and a task is tried four times before its job fails.
+    Two workers, and a task is tried twice before its job fails.
     """
     from pyspark.sql import SparkSession  # noqa: PLC0415 - only tests that start Spark pay for it
 
@@ -166,16 +177,14 @@ def jvm():
         "spark.driver.memory": "1g",
         "spark.driver.host": "127.0.0.1",
         "spark.log.level": "OFF",
-        # A worker that fails ends, and the next one would import everything again.
-        "spark.python.daemon.module": "preloading_daemon",
         # A few rows are read sooner than code for them is generated and compiled.
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         "spark.sql.shuffle.partitions": "2",
     }
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(Path(__file__).with_name("spark") / "daemon"), prepend=os.pathsep)
-        session = SparkSession.builder.master("local[2,4]").appName("tests").config(map=conf).getOrCreate()
+        patch.setenv("PYTHONPATH", preloading["PYTHONPATH"])
+        session = SparkSession.builder.master("local[2,2]").appName("tests").config(map=conf).getOrCreate()
     yield session
     session.stop()
 

@@ -1,7 +1,6 @@
 """The IO manager with frames of Spark Connect."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -14,11 +13,10 @@ PROGRAM = Path(__file__).with_name("connect_program.py")
 
 
 @pytest.mark.spark
-def test_a_pipeline_on_connect_that_has_no_column_lineage(tmp_path):
+def test_a_pipeline_on_connect_that_has_no_column_lineage(tmp_path, preloading):
     """The plan is on the server, so nothing is told of columns, and nobody is warned of it."""
-    settings = {**os.environ, "PYSPARK_PYTHON": sys.executable}
     command = [sys.executable, "-W", "ignore", str(PROGRAM), str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=settings, timeout=280)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=preloading, timeout=280)
     assert done.returncode == 0, done.stderr[-4000:]
     seen = json.loads(done.stdout.splitlines()[-1])
     assert seen["session"] == "pyspark.sql.connect.session"

@@ -1,7 +1,6 @@
 """The demo, run twice on two months of flights, in a process and folders of its own."""
 
 import csv
-import os
 import re
 import shutil
 import subprocess
@@ -32,9 +31,9 @@ def home(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def output(example_lake, home):
+def output(example_lake, home, preloading):
     """What the demo prints."""
-    environment = {**os.environ, "EXAMPLE_LAKE": str(example_lake), "DAGSTER_HOME": str(home)}
+    environment = {**preloading, "EXAMPLE_LAKE": str(example_lake), "DAGSTER_HOME": str(home)}
     command = [sys.executable, "-c", TWICE]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

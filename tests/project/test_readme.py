@@ -13,7 +13,7 @@ BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 @pytest.mark.spark
-def test_readme_blocks_run(tmp_path):
+def test_readme_blocks_run(tmp_path, preloading):
     blocks = list(BLOCK.finditer(README))
     assert len(blocks) >= 3
     script = ""
@@ -22,7 +22,9 @@ def test_readme_blocks_run(tmp_path):
         script += "\n" * (README[: block.start(1)].count("\n") - script.count("\n")) + block.group(1)
     path = tmp_path / "readme.py"
     path.write_text(script)
-    done = subprocess.run([sys.executable, path], cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, path], cwd=tmp_path, env=preloading, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
 
 
