@@ -3,9 +3,8 @@
 LANCE_TESTS=deep lets them work for five minutes.
 """
 
+import multiprocessing
 import os
-import subprocess
-import sys
 from datetime import timedelta
 
 import dagster as dg
@@ -16,15 +15,14 @@ import pytest
 import lance_core
 from lance_dagster import CleanupPolicy, CompactionPolicy, DeletionPolicy, LanceResource, build_maintenance_assets
 
+CONTEXT = multiprocessing.get_context("forkserver")
 IS_DEEP = os.environ.get("LANCE_TESTS") == "deep"
 TIMES, PAUSE_S = (100, 3) if IS_DEEP else (4, 0)
 
 WRITER = """
-import sys, time
+import time
 import lance, pyarrow as pa
 import lance_core
-
-uri, kind, times, pause_s = sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4])
 
 def rows(ids, part, value):
     ids = pa.array(ids, pa.int64())
@@ -76,6 +74,14 @@ def expected():
     return found | {4000 + TIMES - 1: TIMES - 1}
 
 
+def start_writer(uri, kind):
+    """A process that imports no more than `WRITER` does: this module, which knows Dagster, stays outside."""
+    settings = {"uri": uri, "kind": kind, "times": TIMES, "pause_s": PAUSE_S}
+    writer = CONTEXT.Process(target=exec, args=(WRITER, settings))
+    writer.start()
+    return writer
+
+
 @pytest.mark.timeout(0 if IS_DEEP else 300)
 @pytest.mark.parametrize("stable", [False, True])
 @pytest.mark.filterwarnings("ignore::dagster.BetaWarning")
@@ -97,21 +103,21 @@ def test_maintenance_beside_writers(tmp_path, stable):
         cleanup=CleanupPolicy(older_than=now, retain_versions=1, grace_period=timedelta(seconds=20)),
         max_attempts=100,
     )
-    writers = [subprocess.Popen([sys.executable, "-c", WRITER, uri, kind, str(TIMES), str(PAUSE_S)]) for kind in KINDS]
+    writers = [start_writer(uri, kind) for kind in KINDS]
     rounds = 0
     with dg.DagsterInstance.ephemeral() as instance:
 
         def maintain():
             dg.materialize(assets, instance=instance, resources={"lance": LanceResource(root=str(tmp_path))})
 
-        while rounds < 2 or any(writer.poll() is None for writer in writers):
+        while rounds < 2 or any(writer.is_alive() for writer in writers):
             maintain()
             rounds += 1
         maintain()
         settled = lance_core.dataset(uri).version
         maintain()
     assert lance_core.dataset(uri).version == settled, "nothing is left to do"
-    assert [writer.wait() for writer in writers] == [0] * len(KINDS)
+    assert [writer.exitcode for writer in writers] == [0] * len(KINDS)
     for engine in (lance, lance_core):
         table = engine.dataset(uri).to_table()
         assert len(table) == len(expected())

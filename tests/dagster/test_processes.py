@@ -37,7 +37,7 @@ def run_together(root, windows):
 @pytest.mark.timeout(900)
 def test_backfills_of_one_table_at_once(root, tables):
     """Day by day in several processes, each day twice by different ones: 50 days and 8 processes if tests go deep."""
-    days, processes = (50, 8) if IS_DEEP else (8, 3)
+    days, processes = (50, 8) if IS_DEEP else (5, 3)
     own = [[f"{day(n)}..{day(n)}" for n in range(start, days, processes)] for start in range(processes)]
     run_together(root, [mine + own[number - 1] for number, mine in enumerate(own)])
     rows = tables.dataset("daily").to_table().to_pylist()
