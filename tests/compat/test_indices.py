@@ -51,10 +51,15 @@ def ids(table):
     return sorted(table.column("a").to_pylist())
 
 
-def check(uri):
-    """Every query of pylance through its indices finds what a full scan finds, and what we find."""
+def check(uri, most=9):
+    """Every query of pylance through its indices finds what a full scan finds, and what we find.
+
+    Args:
+        uri: The table.
+        most: How many conditions of each kind of index to ask.
+    """
     theirs, ours = lance.dataset(uri), lance_core.dataset(uri)
-    for condition in (one for conditions in CONDITIONS.values() for one in conditions):
+    for condition in (one for conditions in CONDITIONS.values() for one in conditions[:most]):
         full = theirs.to_table(columns=["a"], filter=condition, use_scalar_index=False)
         assert ids(theirs.to_table(columns=["a"], filter=condition)) == ids(full), condition
         if "array_has" not in condition:
@@ -114,7 +119,7 @@ def test_queries_through_indices_after_our_changes(table, change):
         return
     check(table)
     lance_core.dataset(table).delete("a = 1234")
-    check(table)
+    check(table, most=1)
 
 
 @pytest.mark.filterwarnings("ignore::lance_core.errors.IndexCoverageWarning")
