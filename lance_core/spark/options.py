@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from lance_core.arguments import DEFAULT_MAX_BYTES_PER_FILE, DEFAULT_MAX_ROWS_PER_FILE
-from lance_core.errors import InvalidInputError
+from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.spark.read_options import PLACES_IN_TIME, ReadOptions
 
 # Spark adds these itself for tables and views in its catalog.
@@ -26,7 +26,12 @@ _OTHER_NAMES = {
     "versionasof": "version",
     "timestampasof": "timestamp",
     "merge-schema": "merge_schema",
+    "targetfilesize": "max_bytes_per_file",
+    "target_file_size": "max_bytes_per_file",
+    "target-file-size-bytes": "max_bytes_per_file",
 }
+
+_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 PINNING_OPTIONS = frozenset((*PLACES_IN_TIME, *(key for key, name in _OTHER_NAMES.items() if name in PLACES_IN_TIME)))
 """Options that name a version, in the spelling of all connectors; in lower case."""
@@ -54,7 +59,11 @@ class WriteOptions:
         commit_message: Text for the history.
         transaction_properties: JSON object of strings to store with the version.
         max_rows_per_file: Rows after which a new file begins.
-        max_bytes_per_file: Encoded bytes after which a new file begins.
+        max_bytes_per_file: Encoded bytes after which a new file begins, such as 134217728 or 128m. Its other name is
+            ``target_file_size``.
+        distribution: ``auto``: tiny tasks are put together, which moves no rows. ``none``: the tasks are those of the
+            DataFrame. ``balance``: Spark moves the rows to tasks of about equal size. Only in classic sessions with
+            `lance_core.spark.register`; elsewhere ``auto`` is ``none``, and ``balance`` an error.
         data_storage_version: File format version; that of the dataset, or the default of a new one, if not given.
         enable_stable_row_ids: Whether rows of a new dataset keep their id when they move.
         merge_schema: Add the columns of the DataFrame that the dataset lacks; without it they are an error.
@@ -76,6 +85,7 @@ class WriteOptions:
     transaction_properties: Mapping[str, str] | None = None
     max_rows_per_file: int = DEFAULT_MAX_ROWS_PER_FILE
     max_bytes_per_file: int = DEFAULT_MAX_BYTES_PER_FILE
+    distribution: str = "auto"
     data_storage_version: str | None = None
     enable_stable_row_ids: bool = False
     merge_schema: bool = False
@@ -87,6 +97,15 @@ class WriteOptions:
     def __post_init__(self) -> None:
         if self.mode not in (None, "create"):
             raise InvalidInputError(f"The option 'mode' can only be 'create', got {self.mode!r}.")
+        if self.distribution == "balance":  # the planner rule, where it is installed, removes the option
+            raise UnsupportedError(
+                "The option 'distribution' is 'balance', which needs a classic session after register(spark). "
+                "Call write_lance(df, uri, distribution='balance') instead, or df.hint('rebalance') before the write."
+            )
+        if self.distribution not in ("auto", "none"):
+            raise InvalidInputError(
+                f"The option 'distribution' must be auto, none or balance, got {self.distribution!r}."
+            )
 
     @property
     def replaces(self) -> bool:
@@ -109,6 +128,12 @@ def _count(text: str) -> int:
     if int(text) < 1:
         raise ValueError
     return int(text)
+
+
+def _size(text: str) -> int:
+    number = text.lower().removesuffix("b")
+    unit = number[-1:] if number[-1:] in _UNITS else ""
+    return _count(number.removesuffix(unit).strip()) * _UNITS[unit]
 
 
 def _flag(text: str) -> bool:
@@ -183,7 +208,8 @@ _PARSERS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
     "table_config": ("a JSON object of strings", _strings),
     "transaction_properties": ("a JSON object of strings", _strings),
     "max_rows_per_file": ("a positive number of rows", _count),
-    "max_bytes_per_file": ("a positive number of bytes", _count),
+    "max_bytes_per_file": ("a positive number of bytes, such as 134217728 or 128m", _size),
+    "distribution": ("auto, none or balance", str.lower),
     "data_storage_version": ("a file format version such as 2.2", _text),
     "enable_stable_row_ids": ("true or false", _flag),
     "merge_schema": ("true or false", _flag),

@@ -20,8 +20,11 @@ from lance_core.errors import CommitOutcomeUnknownError, InvalidInputError, NotF
 from lance_core.spark.session import register
 from lance_core.spark.sink import LanceWriter
 from lance_core.spark.staged_transactions import load_staged_transaction
+from lance_core.spark.worker_errors import without_traceback
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
@@ -46,6 +49,7 @@ class StagingSource(DataSource):
         """The name to give to ``format``: one for each key, so that processes which share a session do not meet."""
         return f"lance_staging_{hashlib.sha256(cls.key).hexdigest()[:16]}"
 
+    @without_traceback
     def writer(self, schema: StructType, overwrite: bool) -> LanceWriter:
         """The writer for the job in the options.
 
@@ -74,12 +78,13 @@ def _signature(key: bytes, text: str) -> str:
     return hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
 
 
-def run_staging(df: DataFrame, job: StagingJob) -> Transaction:
+def run_staging(df: DataFrame, job: StagingJob, options: Mapping[str, str] | None = None) -> Transaction:
     """Let Spark's tasks stage the rows of a DataFrame.
 
     Args:
         df: The rows.
         job: What to do with them; its `finish` hands the result over.
+        options: Options for the planner rule.
 
     Returns:
         What was handed over.
@@ -92,7 +97,8 @@ def run_staging(df: DataFrame, job: StagingJob) -> Transaction:
     source = signing_source(_KEY)
     spark.dataSource.register(source)
     store = job.job_target.open()
-    df.write.format(source.name()).mode("append").option(_JOB, signed_job(_KEY, job)).save()
+    writer = df.write.format(source.name()).mode("append").options(**(options or {}))
+    writer.option(_JOB, signed_job(_KEY, job)).save()
     try:
         return load_staged_transaction(store, job.job_target.job)
     except NotFoundError as error:

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Literal, get_args
 from lance_core.arguments import DEFAULT_MAX_BYTES_PER_FILE, DEFAULT_MAX_ROWS_PER_FILE
 from lance_core.errors import InvalidInputError
 from lance_core.spark.commit import new_fragments, publish
+from lance_core.spark.names import find_name
 from lance_core.spark.options import WriteOptions
 from lance_core.spark.result import CommitResult, Stopwatch, log_result, written_by
 from lance_core.spark.rows_job import RowsJob, join_partitions
+from lance_core.spark.session import is_case_sensitive
 from lance_core.spark.sink import JobTarget
 from lance_core.spark.staged_transactions import decode_tables
 from lance_core.spark.staging import run_staging
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
     from lance_core.spark.write_plan import WritePlan
 
 WriteMode = Literal["append", "overwrite", "error", "errorifexists", "create", "ignore"]
-Distribution = Literal["none", "balance", "range"]
+Distribution = Literal["auto", "none", "balance", "range"]
 
 
 def write_lance(
@@ -42,7 +44,7 @@ def write_lance(
     transaction_properties: Mapping[str, str] | None = None,
     branch: str | None = None,
     sort_by: str | Sequence[str] | None = None,
-    distribution: Distribution = "none",
+    distribution: Distribution = "auto",
     num_tasks: int | None = None,
     max_rows_per_file: int = DEFAULT_MAX_ROWS_PER_FILE,
     max_bytes_per_file: int = DEFAULT_MAX_BYTES_PER_FILE,
@@ -77,11 +79,13 @@ def write_lance(
         transaction_properties: More texts to store with the version.
         branch: Branch to write to, which must exist.
         sort_by: Columns by which the rows of each task are sorted.
-        distribution: ``none``: the tasks are those of the DataFrame. ``balance``: Spark moves the rows to tasks of
-            about equal size, by ``spark.sql.adaptive.advisoryPartitionSizeInBytes``. ``range``: it moves them so that
-            each task has a range of the values of ``sort_by``. Moving rows costs more than writing them.
-        num_tasks: With ``none``: at most so many tasks, by putting some together, which moves nothing; with ``range``:
-            so many.
+        distribution: ``auto``: tiny tasks are put together in classic sessions, unless the DataFrame was repartitioned
+            or sorted, or runs Python functions. ``none``: the tasks are those of the DataFrame. ``balance``: Spark
+            moves the rows to tasks of about equal size, by ``spark.sql.adaptive.advisoryPartitionSizeInBytes``.
+            ``range``: it moves them so that each task has a range of the values of ``sort_by``. Moving rows costs more
+            than writing them.
+        num_tasks: With ``auto`` and ``none``: at most so many tasks, by putting some together, which moves nothing;
+            with ``range``: so many.
         max_rows_per_file: Rows after which a new file begins.
         max_bytes_per_file: Encoded bytes after which a new file begins.
         data_storage_version: File format version; that of the dataset, or the default of a new one, if not given.
@@ -123,7 +127,7 @@ def write_lance(
         data_storage_version=data_storage_version,
         enable_stable_row_ids=enable_stable_row_ids,
         merge_schema=merge_schema,
-        case_sensitive=df.sparkSession.conf.get("spark.sql.caseSensitive") == "true",
+        case_sensitive=is_case_sensitive(df.sparkSession),
         table_config=table_config,
         storage_options=storage_options,
         base_store_params=base_store_params,
@@ -134,12 +138,12 @@ def write_lance(
     plan = plan_write(options, df.schema, overwrite=mode == "overwrite" or replaces)
     if plan.done_version is not None:
         return _nothing(plan.done_version, uri, plan.key)
-    return _write(arranged(df, sort_by, distribution, num_tasks), plan, watch)
+    return _write(arranged(df, sort_by, distribution, num_tasks), plan, distribution, watch)
 
 
-def _write(df: DataFrame, plan: WritePlan, watch: Stopwatch) -> CommitResult:
+def _write(df: DataFrame, plan: WritePlan, distribution: Distribution, watch: Stopwatch) -> CommitResult:
     job_target = JobTarget(branch_address=plan.branch_address, job=uuid.uuid4())
-    staged = run_staging(df, RowsJob(job_target=job_target, plan=plan, publishes=False))
+    staged = run_staging(df, RowsJob(job_target=job_target, plan=plan, publishes=False), {"distribution": distribution})
     partitions = join_partitions(decode_tables(staged, "partitions."))
     done = publish(plan, new_fragments(staged.operation), partitions)
     if not done.is_ours:
@@ -181,6 +185,8 @@ def arranged(df: DataFrame, sort_by: str | Sequence[str] | None, distribution: s
         InvalidInputError: Arguments that do not fit each other.
     """
     names = [sort_by] if isinstance(sort_by, str) else list(sort_by or ())
+    if not is_case_sensitive(df.sparkSession):
+        names = [find_name(name, df.columns) for name in names]
     if distribution not in get_args(Distribution):
         raise InvalidInputError(
             f"'distribution' must be one of {', '.join(get_args(Distribution))}, not {distribution!r}."

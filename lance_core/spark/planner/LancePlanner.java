@@ -22,7 +22,7 @@ import org.slf4j.LoggerFactory;
 
 /**
  * An optimizer rule: binds each relation of a query to one version, and pushes columns, conditions, limits and counts
- * into its scan.
+ * into its scan; distributes the rows of each write over tasks.
  *
  * <p>Compiled by Janino: no generics, no lambdas.
  */
@@ -44,7 +44,8 @@ public class LancePlanner extends Rule {
     TreeNode result = plan;
     try {
       result = ((LogicalPlan) plan).transformUpWithSubqueries(new Binding(this, versions(tracker.get())));
-      return isOn() ? ((LogicalPlan) result).transformUpWithSubqueries(new Pushdown()) : result;
+      result = isOn() ? ((LogicalPlan) result).transformUpWithSubqueries(new Pushdown()) : result;
+      return Writes.distribute(result);
     } catch (Throwable error) {
       if (error instanceof SparkThrowable && result == plan) {
         new scala.util.Failure(error).get(); // The table cannot be read: the user should know.

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _LOGGER = logging.getLogger(__name__)
 
-CLASSES = ("Conditions", "LanceVersion", "LanceScan", "Pushdown", "LancePlanner")
+CLASSES = ("Conditions", "LanceVersion", "LanceScan", "Pushdown", "Writes", "LancePlanner")
 """The sources, each of which needs those before it only; the last one is the rule."""
 
 

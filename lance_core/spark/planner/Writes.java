@@ -1,0 +1,184 @@
+package lance_core;
+
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.Iterator;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.UUID;
+import org.apache.spark.SparkContext;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.UserDefinedExpression;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.OverwriteByExpression;
+import org.apache.spark.sql.catalyst.plans.logical.RebalancePartitions;
+import org.apache.spark.sql.catalyst.plans.logical.Repartition;
+import org.apache.spark.sql.catalyst.plans.logical.Sort;
+import org.apache.spark.sql.catalyst.plans.logical.V2WriteCommand;
+import org.apache.spark.sql.catalyst.trees.TreeNode;
+import org.apache.spark.sql.connector.catalog.SupportsWrite;
+import org.apache.spark.sql.connector.write.LogicalWriteInfo;
+import org.apache.spark.sql.connector.write.SupportsTruncate;
+import org.apache.spark.sql.connector.write.Write;
+import org.apache.spark.sql.connector.write.WriteBuilder;
+import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+import scala.Option;
+import scala.collection.immutable.Nil$;
+import scala.collection.immutable.Seq;
+import scala.jdk.javaapi.CollectionConverters;
+
+/**
+ * Distributes the rows of a write over tasks, by its option ``distribution``: each task makes a file.
+ *
+ * <p>Compiled by Janino: no generics, no lambdas.
+ */
+public class Writes {
+  private static final String OPTION = "distribution";
+  private static final int FEWEST_TASKS = 8;
+  private static final long TASK_BYTES = 64L << 20;
+
+  /** Nodes whose size Spark can estimate, and that leave it to us how many tasks there are. */
+  private static final Set PLAIN = new HashSet(Arrays.asList(new Object[] {
+      "Project", "Filter", "Union", "Join", "Aggregate", "Window", "Expand", "Distinct", "Sample", "GlobalLimit",
+      "LocalLimit", "Range", "LocalRelation", "OneRowRelation", "LogicalRelation", "LogicalRDD", "InMemoryRelation",
+      "DataSourceV2ScanRelation", "SubqueryAlias"}));
+
+  /** The plan; of a write into a Lance table, with its rows in the tasks wanted. */
+  public static TreeNode distribute(TreeNode plan) {
+    if (!(plan instanceof V2WriteCommand) || !(((V2WriteCommand) plan).table() instanceof DataSourceV2Relation)) {
+      return plan;
+    }
+    V2WriteCommand write = (V2WriteCommand) plan;
+    DataSourceV2Relation relation = (DataSourceV2Relation) write.table();
+    String wanted = relation.options().containsKey(OPTION) ? relation.options().get(OPTION) : "auto";
+    String name = relation.table().name();
+    if (name.equalsIgnoreCase("lance") && wanted.equalsIgnoreCase("balance")) {
+      return balance(write, relation);
+    }
+    boolean staging = name.startsWith("lance_staging_") && relation.options().containsKey(OPTION);
+    boolean auto = wanted.equalsIgnoreCase("auto") && (staging || name.equalsIgnoreCase("lance"));
+    return auto ? coalesce(write) : plan;
+  }
+
+  /** Put tiny partitions together: as many tasks as the machine has work for, or as the rows need. */
+  private static TreeNode coalesce(V2WriteCommand write) {
+    LogicalPlan query = write.query();
+    Sort sort = query instanceof Sort && !((Sort) query).global() ? (Sort) query : null;
+    LogicalPlan rows = sort == null ? query : sort.child();
+    if (!isPlain(rows)) {
+      return (TreeNode) write;
+    }
+    long needed = rows.stats().sizeInBytes().bigInteger().divide(java.math.BigInteger.valueOf(TASK_BYTES))
+        .min(java.math.BigInteger.valueOf((long) Integer.MAX_VALUE)).longValue();
+    if (needed >= 100000L) {
+      return (TreeNode) write; // The size is not known.
+    }
+    int parallelism = SparkContext.getOrCreate().defaultParallelism();
+    int tasks = Math.max((int) needed + 1, Math.max(FEWEST_TASKS, 2 * parallelism));
+    LogicalPlan coalesced = new Repartition(tasks, false, rows);
+    return (TreeNode) write.withNewQuery(
+        sort == null ? coalesced : (LogicalPlan) sort.withNewChildren(seq(coalesced)));
+  }
+
+  private static boolean isPlain(LogicalPlan plan) {
+    if (!PLAIN.contains(plan.getClass().getSimpleName())) {
+      return false;
+    }
+    for (Iterator list = CollectionConverters.asJava(plan.expressions()).iterator(); list.hasNext();) {
+      if (runsUserCode((Expression) list.next())) {
+        return false;
+      }
+    }
+    for (Iterator list = CollectionConverters.asJava(plan.children()).iterator(); list.hasNext();) {
+      if (!isPlain((LogicalPlan) list.next())) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  private static boolean runsUserCode(Expression expression) {
+    if (expression instanceof UserDefinedExpression) {
+      return true;
+    }
+    for (Iterator list = CollectionConverters.asJava(expression.children()).iterator(); list.hasNext();) {
+      if (runsUserCode((Expression) list.next())) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  /** Let Spark make tasks of about equal size. The option goes, by which the data source knows that this was done. */
+  private static TreeNode balance(V2WriteCommand write, DataSourceV2Relation relation) {
+    Map options = new HashMap(relation.options().asCaseSensitiveMap());
+    for (Iterator keys = relation.options().asCaseSensitiveMap().keySet().iterator(); keys.hasNext();) {
+      Object key = keys.next();
+      if (key.toString().equalsIgnoreCase(OPTION)) {
+        options.remove(key);
+      }
+    }
+    CaseInsensitiveStringMap left = new CaseInsensitiveStringMap(options);
+    LogicalPlan query = write.query();
+    WriteBuilder builder = ((SupportsWrite) relation.table()).newWriteBuilder(new Info(query.schema(), left));
+    if (write instanceof OverwriteByExpression) {
+      builder = ((SupportsTruncate) builder).truncate();
+    }
+    Write changed = builder.build();
+    LogicalPlan balanced = new RebalancePartitions((Seq) Nil$.MODULE$, query, Option.empty(), Option.empty());
+    LogicalPlan target = (LogicalPlan) copy((TreeNode) relation, relation.options(), left);
+    TreeNode node = copy((TreeNode) write, query, balanced);
+    node = copy(node, relation, target);
+    return copy(node, Write.class, Option.apply(changed));
+  }
+
+  /** Copy a node with another argument in place of one; versions of Spark differ in how many a node has. */
+  private static TreeNode copy(TreeNode node, Object old, Object other) {
+    Object[] arguments = new Object[node.productArity()];
+    for (int i = 0; i < arguments.length; i++) {
+      Object argument = node.productElement(i);
+      boolean same = argument == old || old == Write.class && holdsWrite(argument);
+      arguments[i] = same ? other : argument;
+    }
+    return node.makeCopy(arguments);
+  }
+
+  private static boolean holdsWrite(Object argument) {
+    return argument instanceof Option && ((Option) argument).isDefined() && ((Option) argument).get() instanceof Write;
+  }
+
+  private static Seq seq(Object only) {
+    List list = new ArrayList();
+    list.add(only);
+    return CollectionConverters.asScala(list).toSeq();
+  }
+
+  /** What Spark tells the data source of a write. */
+  public static class Info implements LogicalWriteInfo {
+    private final String id = UUID.randomUUID().toString();
+    private final StructType schema;
+    private final CaseInsensitiveStringMap options;
+
+    public Info(StructType schema, CaseInsensitiveStringMap options) {
+      this.schema = schema;
+      this.options = options;
+    }
+
+    public String queryId() {
+      return id;
+    }
+
+    public StructType schema() {
+      return schema;
+    }
+
+    public CaseInsensitiveStringMap options() {
+      return options;
+    }
+  }
+}
