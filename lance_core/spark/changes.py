@@ -30,10 +30,12 @@ from lance_core.scan.fragments import scan_fragment
 from lance_core.scan.open_files import OpenFiles
 from lance_core.scan.plan import ROW_ADDRESS
 from lance_core.spark.cast import cast_batches
+from lance_core.spark.names import with_names_of
 from lance_core.spark.plan import FragmentSize, plan_partitions
 from lance_core.spark.read_plan import check_same_columns, find_version, open_read_branch, readable_schema, scan_plan
 from lance_core.spark.stream_plan import WITHOUT_ROWS
 from lance_core.spark.types import arrow_schema, check_readable
+from lance_core.spark.worker_errors import without_traceback
 from lance_core.table.locations import at_places
 from lance_core.table.open_table import BranchAddress
 from lance_core.table.snapshot import load_transaction, open_snapshot
@@ -124,6 +126,7 @@ class LanceChangeReader(DataSourceReader):
         self.schema = schema
         check_readable(schema, change_schema(self.fields, self.options))
 
+    @without_traceback
     def partitions(self) -> Sequence[InputPartition]:
         """Compares the versions; only ids of rows are read for that, not rows."""
         branch_root = open_read_branch(self.options)
@@ -140,6 +143,7 @@ class LanceChangeReader(DataSourceReader):
         address = BranchAddress.of(branch_root, self.options.storage_options)
         return [ChangePartition(changes=group, branch_address=address, branch=branch) for group in groups or [()]]
 
+    @without_traceback
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the changes of one partition."""
         batches = self._read(partition) if isinstance(partition, ChangePartition) else iter(())
@@ -208,6 +212,7 @@ def pin_changes(options: ReadOptions) -> tuple[ReadOptions, Snapshot]:
     """
     options.check_batch()
     snapshot = find_version(replace(options, version=options.ending_version))
+    options = with_names_of(options, snapshot.manifest.schema)
     options = replace(options, path=snapshot.store.uri, branch=None, ending_version=snapshot.version)
     begin, _ = change_range(options)
     if begin:

@@ -12,6 +12,7 @@ from lance_core.spark.read_plan import LancePartition, find_version, pin, plan_r
 from lance_core.spark.reader import scan_partition
 from lance_core.spark.task_memory import keep_freed_memory, keep_modules
 from lance_core.spark.types import arrow_schema
+from lance_core.spark.worker_errors import without_traceback
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -35,12 +36,14 @@ class LanceCountReader(DataSourceReader):
         self.schema = schema
         self.fields = snapshot.manifest.schema
 
+    @without_traceback
     def partitions(self) -> Sequence[InputPartition]:
         """One partition for each task; rows that cannot match the condition are in none."""
         snapshot = find_version(self.options)
         plan = scan_plan(self.fields, self.options, [ROW_ADDRESS])
         return plan_tasks(snapshot, plan_ranges(snapshot, plan, self.options), self.options)
 
+    @without_traceback
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the number of rows of one partition."""
         if not isinstance(partition, LancePartition):

@@ -18,6 +18,7 @@ from lance_core.scan.indexed import with_index_answer
 from lance_core.scan.lineage import ROW_CREATED_AT, ROW_UPDATED_AT
 from lance_core.scan.open_files import OpenFiles
 from lance_core.scan.plan import ROW_ADDRESS, ROW_ID, SYSTEM_COLUMNS, plan_scan
+from lance_core.spark.names import with_names_of
 from lance_core.spark.plan import FragmentSize, plan_partitions
 from lance_core.spark.types import check_readable, spark_schema
 from lance_core.table.naming import naming
@@ -92,6 +93,7 @@ def find_version(options: ReadOptions) -> Snapshot:
 def pin(options: ReadOptions, snapshot: Snapshot) -> ReadOptions:
     """The options for this version, whatever is committed later; a branch has an address of its own."""
     path = snapshot.store.uri
+    options = with_names_of(options, snapshot.manifest.schema)
     return replace(options, path=path, version=snapshot.version, tag=None, timestamp=None, branch=None)
 
 
@@ -101,7 +103,7 @@ def scan_plan(table: Schema, options: ReadOptions, columns: Sequence[str] | None
     Raises:
         InvalidInputError: There is no such column, or the filter does not fit.
     """
-    names = list(columns or options.columns or table.names)
+    names = list(columns or with_names_of(options, table).columns or table.names)
     if columns is None:
         names += [ROW_ID] * (options.with_row_id and ROW_ID not in names)
         names += [ROW_ADDRESS] * (options.with_row_address and ROW_ADDRESS not in names)

@@ -18,6 +18,7 @@ from lance_core.spark.cast import cast_batches
 from lance_core.spark.read_plan import LancePartition, checked_plan, find_version, pin, plan_ranges, plan_tasks
 from lance_core.spark.task_memory import keep_freed_memory, keep_modules
 from lance_core.spark.types import arrow_schema
+from lance_core.spark.worker_errors import without_traceback
 from lance_core.table.locations import at_places
 
 if TYPE_CHECKING:
@@ -50,12 +51,14 @@ class LanceReader(DataSourceReader):
         self.fields = snapshot.manifest.schema
         checked_plan(self.fields, options, schema)
 
+    @without_traceback
     def partitions(self) -> Sequence[InputPartition]:
         """One partition for each task; rows that cannot match the filter are in none."""
         snapshot = find_version(self.options)
         plan = checked_plan(self.fields, self.options, self.schema)
         return plan_tasks(snapshot, plan_ranges(snapshot, plan, self.options), self.options)
 
+    @without_traceback
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one partition."""
         if not isinstance(partition, LancePartition):

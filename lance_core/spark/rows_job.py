@@ -13,6 +13,7 @@ from lance_core.format.operations import Append
 from lance_core.spark.blob_columns import fit_blob_columns
 from lance_core.spark.cast import cast_batches
 from lance_core.spark.commit import publish
+from lance_core.spark.names import rename_columns
 from lance_core.spark.staged_transactions import stage_transaction
 from lance_core.spark.task_memory import keep_freed_memory
 from lance_core.sql.predicate import make_predicate
@@ -72,9 +73,10 @@ class RowsJob:
         if plan.done_version is not None:
             return RowsPart()
         keep_freed_memory()
-        rows = cast_batches(fit_blob_columns(batches, plan.fields), plan.fields.to_arrow())
+        arrow = plan.fields.to_arrow()
+        rows = cast_batches(fit_blob_columns(rename_columns(batches, arrow), plan.fields), arrow)
         if plan.condition is not None and plan.checks_condition:
-            predicate = make_predicate(plan.condition, plan.fields.to_arrow())
+            predicate = make_predicate(plan.condition, arrow)
             rows = matching(rows, predicate, "replace_where", ", or set check_replace_where to false")
         seen = _Partitions(plan.partition_by)
         fragments = stage_fragments(

@@ -66,6 +66,11 @@ def is_connect(spark: SparkSession) -> bool:
     return False
 
 
+def is_case_sensitive(spark: SparkSession) -> bool:
+    """Return whether a session takes names of columns that differ in case for different ones."""
+    return str(spark.conf.get("spark.sql.caseSensitive")).lower() == "true"
+
+
 def _use_this_python(spark: SparkSession) -> None:
     """Let a local session start this interpreter; by default it takes the first ``python3`` on the ``PATH``."""
     if "PYSPARK_PYTHON" not in os.environ and str(spark.sparkContext.master).startswith("local"):

@@ -19,6 +19,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from lance_core.change.stage import remove_staged
 from lance_core.spark.task_names import MAX_ATTEMPTS, names_here, remove_data_files, remove_while_tasks_end
+from lance_core.spark.worker_errors import without_traceback
 
 if TYPE_CHECKING:
     import uuid
@@ -100,12 +101,14 @@ class LanceWriter(DataSourceArrowWriter):
     def __init__(self, job: StagingJob) -> None:
         self.job = job
 
+    @without_traceback
     def write(self, iterator: Iterator[pa.RecordBatch]) -> LanceCommitMessage:
         """Stage one partition; its files are deleted again if this fails."""
         names = names_here(self.job.job_target.job)
         part = self.job.stage(iterator, names)
         return LanceCommitMessage(part=part, partition=names.task, attempt=names.attempt)
 
+    @without_traceback
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Take over what the tasks staged, then remove what earlier attempts have left."""
         messages_here = _own_messages(messages)
@@ -115,6 +118,7 @@ class LanceWriter(DataSourceArrowWriter):
             if message.attempt:
                 remove_data_files(job_target.open(), job_target.job, message.partition, range(message.attempt))
 
+    @without_traceback
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Clean up after a failed task. If all tasks finished, ``commit`` failed and has decided itself."""
         if all(message is not None for message in messages):

@@ -20,6 +20,7 @@ from lance_core.spark.read_plan import find_version, pin, readable_schema, scan_
 from lance_core.spark.reader import LanceReader
 from lance_core.spark.rows_writer import rows_writer
 from lance_core.spark.task_memory import keep_modules
+from lance_core.spark.worker_errors import without_traceback
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -68,6 +69,7 @@ class LanceDataSource(DataSource):
         """The name to give to ``format``."""
         return "lance"
 
+    @without_traceback
     def schema(self) -> StructType:
         """Return the table's schema, and read its version unless Spark asks a new object for the reader.
 
@@ -82,6 +84,7 @@ class LanceDataSource(DataSource):
             self._pinned, schema, self._description = _resolve_rows(options)
         return schema
 
+    @without_traceback
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader for the table's schema or a selection of its columns."""
         keep_modules()
@@ -99,10 +102,12 @@ class LanceDataSource(DataSource):
                 return LanceCountReader(options, schema)
         return LanceReader(options, schema)
 
+    @without_traceback
     def writer(self, schema: StructType, overwrite: bool) -> LanceWriter:
         """A writer for one write; checks everything that can be checked before any task runs."""
         return rows_writer(self._given, schema, overwrite=overwrite)
 
+    @without_traceback
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 Spark's name
         """A reader for the new versions of the table.
 
@@ -116,6 +121,7 @@ class LanceDataSource(DataSource):
         version = None if self._pinned is None else self._pinned.version
         return LanceStreamReader(parse_options(ReadOptions, self._given), version, schema)
 
+    @without_traceback
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 Spark's name
         """A writer for micro-batches."""
         from lance_core.spark.stream_sink import LanceStreamWriter  # noqa: PLC0415 other workers do without

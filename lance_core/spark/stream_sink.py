@@ -21,6 +21,7 @@ from lance_core.errors import CommitConflictError, InvalidInputError, VersionNot
 from lance_core.spark.options import WriteOptions, parse_options
 from lance_core.spark.rows_job import RowsJob
 from lance_core.spark.sink import JobTarget, LanceCommitMessage, LanceWriter
+from lance_core.spark.worker_errors import without_traceback
 from lance_core.spark.write_plan import plan_write
 from lance_core.table.idempotency import LOOKBACK, with_key
 from lance_core.table.snapshot import find_newest, read_transaction
@@ -79,6 +80,7 @@ class LanceStreamWriter(DataSourceStreamArrowWriter):
         self._plan = plan_write(parsed, schema, overwrite=overwrite)
         self._job = uuid.uuid4()
 
+    @without_traceback
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Stage one partition of a micro-batch."""
         context = TaskContext.get()
@@ -92,6 +94,7 @@ class LanceStreamWriter(DataSourceStreamArrowWriter):
         inner = LanceWriter(job).write(iterator)
         return StreamCommitMessage(inner=inner, job=job, query_id=query_id)
 
+    @without_traceback
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 Spark's name
         """Publish a micro-batch, unless a version shows that this was done."""
         messages_here = _own_messages(messages)

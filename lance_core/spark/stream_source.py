@@ -16,10 +16,12 @@ from pyspark.sql.streaming.datasource import (
 
 from lance_core.format.schema import Schema
 from lance_core.spark.cast import cast_batches
+from lance_core.spark.names import with_names_of
 from lance_core.spark.read_plan import LancePartition, checked_plan, find_version, open_read_branch
 from lance_core.spark.reader import scan_partition
 from lance_core.spark.stream_plan import Limits, Position, StreamPlan, first_position
 from lance_core.spark.types import arrow_schema
+from lance_core.spark.worker_errors import without_traceback
 from lance_core.table.snapshot import newest_version
 
 if TYPE_CHECKING:
@@ -43,7 +45,7 @@ class LanceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: ReadOptions, schema_version: int | None, schema: StructType) -> None:
         options.check_stream()
         snapshot = find_version(replace(options, version=schema_version))
-        self.options = options
+        self.options = options = with_names_of(options, snapshot.manifest.schema)
         self.schema = schema
         self.fields = snapshot.manifest.schema
         self._schema_version = snapshot.version
@@ -80,6 +82,7 @@ class LanceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The work of one micro-batch."""
         return self._plan().tasks(Position.from_json(start), Position.from_json(end))
 
+    @without_traceback
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one partition."""
         if not isinstance(partition, LancePartition):

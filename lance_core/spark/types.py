@@ -35,6 +35,11 @@ _UTC: Mapping[str, Any] = (
 
 VECTOR_SIZE_KEY = "arrow.fixed-size-list.size"
 
+SPARK_TYPE_KEY = "spark.sql.type"
+"""Key of the metadata of a column; its value is the Spark type of intervals and texts that Arrow types do not tell."""
+
+_INTERVALS = [st.DayTimeIntervalType(start, end) for start in range(4) for end in range(start, 4)]
+
 # Keys that Spark uses for its own purposes and that mean nothing in a stored table.
 _SPARK_KEYS = ("SPARK::", "__", "CURRENT_DEFAULT", "EXISTS_DEFAULT")
 
@@ -91,7 +96,28 @@ def _spark_field(field: pa.Field) -> st.StructField:
         metadata[VECTOR_SIZE_KEY] = field.type.list_size
     if pa.types.is_struct(field.type) and BLOB_KEY in metadata:  # the description of a blob is no blob itself
         metadata = {key: value for key, value in metadata.items() if key not in _BLOB_KEYS}
-    return st.StructField(field.name, spark_type(field.type, field.name), field.nullable, metadata or None)
+    kind = _narrowed(spark_type(field.type, field.name), metadata.pop(SPARK_TYPE_KEY, None))
+    return st.StructField(field.name, kind, field.nullable, metadata or None)
+
+
+def _narrowed(kind: st.DataType, text: str | None) -> st.DataType:
+    """The Spark type that metadata give; the type itself if they give none that fits."""
+    if text is None:
+        return kind
+    if isinstance(kind, st.StringType) and text.startswith(_COLLATED):
+        return st.StringType(text.removeprefix(_COLLATED))
+    same = [interval for interval in _INTERVALS if isinstance(kind, st.DayTimeIntervalType)]
+    return next((interval for interval in same if interval.simpleString() == text), kind)
+
+
+_COLLATED = "string collate "
+
+
+def _type_text(kind: st.DataType) -> str | None:
+    """The text for the metadata of a column; None if the Arrow type says it all."""
+    is_interval = isinstance(kind, st.DayTimeIntervalType) and kind != st.DayTimeIntervalType()
+    is_collated = isinstance(kind, st.StringType) and kind.simpleString().startswith(_COLLATED)
+    return kind.simpleString() if is_interval or is_collated else None
 
 
 def _is_blob(field: pa.Field) -> bool:
@@ -185,6 +211,9 @@ def _check_fields(fields: Sequence[pa.Field], path: str) -> None:
 
 def _lance_field(field: st.StructField) -> pa.Field:
     texts = {k: v for k, v in field.metadata.items() if isinstance(v, str) and not k.startswith(_SPARK_KEYS)}
+    text = _type_text(field.dataType)
+    if text is not None:
+        texts[SPARK_TYPE_KEY] = text
     size = field.metadata.get(VECTOR_SIZE_KEY)
     texts.pop(VECTOR_SIZE_KEY, None)
     arrow = _lance_type(field.dataType, field.name)
@@ -210,10 +239,12 @@ _WITHOUT_PLACE = (st.VariantType, st.GeometryType, st.GeographyType, st.UserDefi
 
 def _lance_type(spark: st.DataType, column: str) -> pa.DataType:
     if isinstance(spark, st.ArrayType):
+        _check_items(column, spark.elementType)
         return pa.list_(pa.field("item", _lance_type(spark.elementType, column)))
     if isinstance(spark, st.StructType):
         return pa.struct([_lance_field(field) for field in spark])
     if isinstance(spark, st.MapType):
+        _check_items(column, spark.keyType, spark.valueType)
         value = pa.field("value", _lance_type(spark.valueType, column))
         return pa.map_(pa.field("key", _lance_type(spark.keyType, column), nullable=False), value)
     if isinstance(spark, _WITHOUT_PLACE):
@@ -224,6 +255,16 @@ def _lance_type(spark: st.DataType, column: str) -> pa.DataType:
         return to_arrow_type(spark, **_UTC)
     except TypeError as error:
         raise UnsupportedError(f"Column {column!r}: {error}") from error
+
+
+def _check_items(column: str, *kinds: st.DataType) -> None:
+    """Items of lists and maps have no metadata that could hold their type."""
+    lost = [kind.simpleString() for kind in kinds if _type_text(kind) is not None]
+    if lost:
+        raise UnsupportedError(
+            f"Column {column!r} has a list or map of {lost[0]}, which would lose this type. Cast its items to "
+            f"{'string' if lost[0].startswith(_COLLATED) else 'interval day to second'}."
+        )
 
 
 def find_misfits(schema: st.StructType, table: pa.Schema) -> list[str]:

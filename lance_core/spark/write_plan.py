@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
@@ -16,6 +16,7 @@ from lance_core.format.blobs import blobs_for_version
 from lance_core.format.file_version import LEGACY_FILE_VERSION
 from lance_core.format.schema import Schema
 from lance_core.format.transaction import COMMIT_MESSAGE_KEY
+from lance_core.spark.names import adopt_names, find_name
 from lance_core.spark.types import check_names, find_misfits, lance_schema
 from lance_core.sql.predicate import make_predicate
 from lance_core.table.idempotency import find_commit, with_key
@@ -117,8 +118,11 @@ def plan_write(options: WriteOptions, schema: StructType, *, overwrite: bool) ->
     if snapshot is not None and done is None and options.mode == "create":
         raise DatasetAlreadyExistsError("The dataset exists already; use mode append or overwrite", path=store.uri)
     version = file_version(options.data_storage_version, snapshot)
+    if snapshot is not None and kind != "overwrite" and not options.case_sensitive:
+        schema = adopt_names(schema, snapshot.manifest.schema.to_arrow())
     target = _target(options, schema, snapshot, kind, version)
     fields = _fields(schema, target, version, store.uri)
+    options = _with_partitions(options, fields)
     if done is None:
         check_schema(fields, version=version)
         if target.schema is None and not options.case_sensitive:
@@ -151,6 +155,13 @@ def plan_write(options: WriteOptions, schema: StructType, *, overwrite: bool) ->
         max_bytes_per_file=options.max_bytes_per_file,
         done_version=done,
     )
+
+
+def _with_partitions(options: WriteOptions, fields: Schema) -> WriteOptions:
+    if options.case_sensitive or options.partition_overwrite_by is None:
+        return options
+    names = tuple(find_name(name, fields.names) for name in options.partition_overwrite_by)
+    return replace(options, partition_overwrite_by=names)
 
 
 def _check_overwrite(options: WriteOptions, *, overwrite: bool) -> None:
