@@ -1,0 +1,135 @@
+"""Random queries over Lance and over Parquet: joins, subqueries, unions, windows, caches and micro-batches.
+
+LANCE_TESTS=deep runs ten times as many.
+"""
+
+import os
+import random
+from importlib.util import find_spec
+
+import pyarrow.parquet as pq
+import pytest
+
+import lance_core
+from lance_core.spark.options import parse_options
+from lance_core.spark.read_options import ReadOptions
+from lance_core.spark.reader import LanceReader
+from lance_core.spark.source import resolve
+from tests.spark.test_planner import LEAVES, make_rows
+
+pytestmark = pytest.mark.spark
+
+NUM_BATCHES, BATCH = (40 if os.environ.get("LANCE_TESTS") == "deep" else 4), 10
+
+# Conditions that mean the same with the name of a table before each column.
+CONDITIONS = [text for text in LEAVES if not any(word in text for word in ("st.", "double(", "float(", "x ", "f "))]
+
+
+# Where a name in angle brackets stands, a random text is put; "{t}" is the table. The answers have no order.
+SHAPES = [
+    "SELECT <columns> FROM <a> <kind> <b> ON a.id = b.id AND a.<key> <=> b.<key>",
+    "SELECT a.<key>, count(*) AS n, max(b.id) AS m FROM <a> JOIN <b> ON a.i = b.t GROUP BY a.<key>",
+    "SELECT id, <key> FROM {t} WHERE <one> UNION SELECT id, <key> FROM {t} WHERE <two>",
+    "SELECT id FROM {t} WHERE <one> EXCEPT SELECT id FROM {t} WHERE <two>",
+    "SELECT id, s FROM {t} WHERE (<one>) AND id IN (SELECT id FROM {t} WHERE <two>)",
+    "SELECT id FROM {t} a WHERE EXISTS (SELECT 1 FROM {t} b WHERE a.<key> = b.<key> AND b.id > a.id + 300)",
+    "SELECT id, (SELECT count(*) FROM {t} WHERE <two>) AS n FROM {t} WHERE <one>",
+    "SELECT <column> AS c, count(*) AS n, sum(id) AS m FROM {t} WHERE <one> GROUP BY <column>",
+    "SELECT id, rank() OVER (PARTITION BY <key> ORDER BY id) AS r FROM {t} WHERE <one>",
+    "SELECT id, <column> AS c FROM {t} WHERE <one> ORDER BY id DESC LIMIT <limit>",
+    "WITH c AS (SELECT * FROM {t} WHERE <one>) SELECT x.id, y.<key> FROM c x JOIN c y ON x.id = y.id + 1",
+    "SELECT count(*) AS n, count(DISTINCT <key>) AS m FROM {t} WHERE <one>",
+]
+KINDS = {
+    **dict.fromkeys(["JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN"], "a.id, b.id AS other, b.s, a.st.a"),
+    **dict.fromkeys(["LEFT SEMI JOIN", "LEFT ANTI JOIN"], "a.id, a.s"),
+}
+
+
+def make_query(pick):
+    kind = pick.choice(list(KINDS))
+    texts = {
+        "a": "(SELECT * FROM {t} WHERE <one>) a",
+        "b": "(SELECT * FROM {t} WHERE <two>) b",
+        "one": pick.choice(CONDITIONS),
+        "two": pick.choice(CONDITIONS),
+        "kind": kind,
+        "columns": KINDS[kind],
+        "key": pick.choice(["id", "i", "t", "s", "day", "d"]),
+        "column": pick.choice(["i", "t", "s", "o", "day", "st.a", "st.b.c"]),
+        "limit": str(pick.randint(1, 40)),
+    }
+    query = pick.choice(SHAPES)
+    for name, text in texts.items():
+        query = query.replace(f"<{name}>", text)
+    return query
+
+
+def digest(number, query):
+    return f"SELECT {number} AS q, count(*) AS n, sum(CAST(xxhash64(*) AS DECIMAL(38, 0))) AS h FROM ({query})"  # noqa: S608
+
+
+@pytest.fixture(scope="module")
+def tables(spark, tmp_path_factory):
+    """The same rows as views ``l`` of Lance, with an index, and ``p`` of Parquet."""
+    folder = tmp_path_factory.mktemp("queries")
+    rows = make_rows(400)
+    dataset = lance_core.write_dataset(rows, str(folder / "l"), max_rows_per_file=150)
+    dataset.create_scalar_index("id", "BTREE")
+    dataset.create_scalar_index("i", "BITMAP")
+    dataset.delete("id >= 390")
+    pq.write_table(rows.slice(0, 390), folder / "p.parquet")
+    spark.read.format("lance").load(str(folder / "l")).createOrReplaceTempView("l")
+    spark.read.parquet(str(folder / "p.parquet")).createOrReplaceTempView("p")
+    return str(folder / "l")
+
+
+def answers(spark, view, queries):
+    text = " UNION ALL ".join(digest(number, query.replace("{t}", view)) for number, query in enumerate(queries))
+    return {row.q: (row.n, row.h) for row in spark.sql(text).collect()}
+
+
+@pytest.mark.parametrize("batch", range(NUM_BATCHES))
+@pytest.mark.usefixtures("tables")
+def test_random_queries_have_the_same_answers_as_over_parquet(spark, batch):
+    pick = random.Random(batch)
+    queries = [make_query(pick) for _ in range(BATCH)]
+    mine, truth = answers(spark, "l", queries), answers(spark, "p", queries)
+    assert [(queries[q], mine[q], truth[q]) for q in truth if mine[q] != truth[q]] == []
+
+
+@pytest.mark.usefixtures("tables")
+def test_queries_over_cached_views_are_right(spark):
+    pick = random.Random(99)
+    queries = [make_query(pick) for _ in range(4)]
+    truth = answers(spark, "p", queries)
+    spark.sql("CACHE TABLE c AS SELECT * FROM l")
+    try:
+        assert answers(spark, "c", queries) == answers(spark, "l", queries) == truth
+    finally:
+        spark.sql("UNCACHE TABLE c")
+
+
+@pytest.mark.skipif(find_spec("pyspark.sql.streaming.datasource") is None, reason="needs pyspark 4.2")
+def test_queries_within_micro_batches_are_right(spark, tables, tmp_path):
+    seen = []
+
+    def look(frame, _):
+        frame.createOrReplaceGlobalTempView("arrived")
+        for view in "lp":
+            query = f"SELECT a.id, b.s FROM global_temp.arrived a JOIN {view} b ON a.id = b.id WHERE b.i > 3"  # noqa: S608
+            seen.append(sorted(map(str, frame.sparkSession.sql(query).collect())))
+
+    stream = spark.readStream.format("lance").option("starting_version", "1").load(tables)
+    writer = stream.where("t = 1").writeStream.option("checkpointLocation", str(tmp_path)).foreachBatch(look)
+    writer.trigger(availableNow=True).start().awaitTermination()
+    assert len(seen) >= 2
+    assert seen[::2] == seen[1::2]
+    assert any(seen)
+
+
+def test_indices_answer_conditions_of_scans(tables):
+    condition = "(`id` = 7) AND (`i` IS NULL OR `i` IS NOT NULL)"
+    options, schema = resolve(parse_options(ReadOptions, {"path": tables, "filter": condition}))
+    tasks = LanceReader(options, schema).partitions()
+    assert sum(piece.end - piece.start for task in tasks for piece in task.ranges) == 1
