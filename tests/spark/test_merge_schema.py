@@ -118,7 +118,7 @@ def test_without_the_option_unknown_columns_are_refused(wider, table, data_files
     [
         ("SELECT 3L id, 5 s, 7 n", "column 's' is int, the table has string"),
         ("SELECT 'x' id, 7 n", "column 'id' is string, the table has int64"),
-        ("SELECT 3L id, 7 N, 8 S", "'S' and 's' differ only in case"),
+        ("SELECT 3L id, 7 N, 8 S", "column 's' is int, the table has string"),
         ("SELECT 3L id, 7 _rowid", "'_rowid' is reserved"),
         ("SELECT 7 n", "column 'id' is missing"),
     ],
