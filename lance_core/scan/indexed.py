@@ -195,7 +195,7 @@ class _IndexedVersion:
         """Return what all indices know of the answer to a question."""
         known = UNKNOWN_ANSWER
         for covering in self._segments.get(question.column, ()):
-            with _naming(covering.index.name):
+            with naming_index(covering.index.name):
                 answer = self.open(covering).answer(question, tells_null=self._tells_null)
                 if answer is not None:
                     self.asked[covering.index.name] = None
@@ -276,7 +276,7 @@ class _IndexedVersion:
 
 
 @contextmanager
-def _naming(name: str) -> Generator[None]:
+def naming_index(name: str) -> Generator[None]:
     """Tell in errors about files which index they belong to, and what to do."""
     try:
         yield

@@ -78,8 +78,15 @@ class Nearest:
         kind = self.column.type.value_type
         return self.metric or default_metric(kind.value_type if self.is_multivector else kind)
 
-    def top(self, factor: int = 1) -> TopRows:
-        """Return where the nearest rows are kept."""
+    def top(self, factor: int = 1, *, has_range: bool = True) -> TopRows:
+        """Return a collection for the nearest rows.
+
+        Args:
+            factor: Keep so many times as many rows as wanted.
+            has_range: Keep only rows in the range of distances.
+        """
+        if not has_range:
+            return TopRows(self.num_queries, self.k * factor)
         return TopRows(self.num_queries, self.k * factor, lower=self.lower, upper=self.upper)
 
     @property

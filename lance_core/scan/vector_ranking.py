@@ -1,23 +1,31 @@
-"""Searches for the nearest vectors: how the rows are found."""
+"""Searches for the nearest vectors: how the rows are found.
+
+Fragments that an index covers are searched in it, all others exactly. A filter that comes first says which rows are
+searched; one that comes later is asked of the rows that were found.
+"""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from lance_core.frozen import frozen
-from lance_core.scan.nearest import parse_nearest
+from lance_core.index.vector.distances import pair_distances
+from lance_core.scan.indexed_vectors import search_indices
+from lance_core.scan.nearest import Nearest, parse_nearest
 from lance_core.scan.ranking import RankedRows
-from lance_core.scan.vector_rows import search_rows
+from lance_core.scan.vector_rows import search_rows, take_vectors
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from lance_core.format.fragment import Fragment
     from lance_core.format.manifest import Manifest
-    from lance_core.scan.nearest import Nearest
+    from lance_core.index.vector.distances import Doubles, Int64s
+    from lance_core.index.vector.top_rows import TopRows
     from lance_core.scan.open_files import OpenFiles
     from lance_core.scan.plan import ScanPlan
 
@@ -53,13 +61,41 @@ class NearestRanking:
 
     def rank(self, files: OpenFiles, fragments: Sequence[Fragment]) -> RankedRows:
         """Find the rows, ordered by query, distance and row address."""
-        nearest, top = self.nearest, self.nearest.top()
-        search_rows(files, fragments, nearest, self.prefilter, top)
+        nearest = self.nearest
+        top = nearest.top()
+        rest = fragments
+        if nearest.use_index and not nearest.is_multivector:
+            found = search_indices(self.manifest, files, fragments, nearest, self.prefilter)
+            if found is not None:
+                nearest = replace(nearest, metric=found.metric)
+                rest = found.uncovered
+                # Rows that are compared exactly must not be ranked beside distances of codes.
+                is_refined = nearest.refine_factor is not None or (bool(rest) and not nearest.only_index)
+                self._add(top, files, found.rows, nearest, is_refined=is_refined)
+        if rest and not nearest.only_index:
+            search_rows(files, rest, nearest, self.prefilter, top)
         queries, distances, rows = top.finish()
         columns: dict[str, pa.Array] = {DISTANCE: pa.array(distances.astype(np.float32))}
         if nearest.is_batch:
             columns[QUERY_INDEX] = pa.array(queries.astype(np.int32))
         return RankedRows(addresses=rows.astype(np.uint64), columns=columns)
+
+    def _add(
+        self,
+        top: TopRows,
+        files: OpenFiles,
+        found: tuple[Int64s, Doubles, Int64s],
+        nearest: Nearest,
+        *,
+        is_refined: bool,
+    ) -> None:
+        """Take in what an index found, with the distances of the vectors themselves if that is asked for."""
+        queries, distances, rows = found
+        if is_refined and len(rows):
+            unique, places = np.unique(rows, return_inverse=True)
+            vectors = take_vectors(self.manifest, files, nearest.column, unique)
+            distances = pair_distances(nearest.queries[queries], vectors[places], nearest.exact_metric)
+        top.add(queries, distances, rows)
 
 
 def nearest_ranking(

@@ -72,6 +72,16 @@ class TopRows:
         is_last = ranks[is_kept] == self.k - 1
         self.bounds[queries[is_last]] = self._distances[is_last]
 
+    def add_for(self, query: int, distances: npt.NDArray[np.floating], rows: Int64s) -> None:
+        """Take in many rows for one query; arguments as in `add`."""
+        if len(rows) > 4 * self.k and self.lower == -np.inf and np.isinf(self.bounds[query]):
+            limit = np.partition(distances, self.k - 1)[self.k - 1]  # NaN come last
+            at = np.flatnonzero(~(distances > limit))
+        else:
+            at = np.flatnonzero(distances <= self.bounds[query])
+        if len(at):
+            self.add(np.full(len(at), query), distances[at].astype(np.float64), rows[at])
+
     def finish(self) -> tuple[Int64s, Doubles, Int64s]:
         """Return the query, distance and number of each row, ordered by query, distance and number."""
         return self._queries, self._distances, self._rows
@@ -87,13 +97,14 @@ class ExactSearch:
         queries: Shape (queries, dimensions), of the vectors' type.
         metric: Name of the metric.
         top: Where the nearest rows are kept.
+        numbers: Shape (queries,), their numbers there; from 0 if None.
     """
 
-    def __init__(self, queries: Vectors, metric: str, top: TopRows) -> None:
+    def __init__(self, queries: Vectors, metric: str, top: TopRows, numbers: Int64s | None = None) -> None:
         self._queries = queries
         self._metric = metric
         self._top = top
-        self._numbers = np.arange(len(queries))
+        self._numbers = np.arange(len(queries)) if numbers is None else numbers
         if metric == HAMMING:
             return
         self._factors = computable(queries)

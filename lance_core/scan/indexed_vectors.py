@@ -1,0 +1,204 @@
+"""Searches in the vector indices of a version.
+
+Files of an index hold rows that are deleted, moved or changed since: rows are searched if they are live and in a
+fragment that the index covers. Fragments that it does not cover are left to the caller.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lance_core.errors import UnsupportedError
+from lance_core.format.index_metadata import holds_row_ids, index_fields
+from lance_core.format.vector_index import LAST_VERSION, TYPE_URL
+from lance_core.frozen import frozen
+from lance_core.index.answer import ADDRESS_SHIFT
+from lance_core.index.files import SegmentFiles
+from lance_core.index.row_moves import FragmentPlaces
+from lance_core.index.vector.distances import default_metric
+from lance_core.index.vector.segment import VectorSegment
+from lance_core.scan.fragment_reader import FragmentReader
+from lance_core.scan.fragments import matching_by_fragment
+from lance_core.scan.indexed import naming_index
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from lance_core.format.fragment import Fragment
+    from lance_core.format.index_metadata import IndexMetadata
+    from lance_core.format.manifest import Manifest
+    from lance_core.index.vector.distances import Doubles, Int64s
+    from lance_core.scan.nearest import Nearest
+    from lance_core.scan.open_files import OpenFiles
+    from lance_core.scan.plan import ScanPlan
+
+_OFFSET_MASK = (1 << ADDRESS_SHIFT) - 1
+
+
+@frozen(kw_only=True)
+class IndexedRows:
+    """Rows that an index found.
+
+    Attributes:
+        metric: The metric of the index.
+        rows: Number of the query, distance and address of each row.
+        uncovered: Fragments that the index does not cover.
+    """
+
+    metric: str
+    rows: tuple[Int64s, Doubles, Int64s]
+    uncovered: Sequence[Fragment]
+
+
+def vector_segments(manifest: Manifest, field_id: int) -> dict[str, list[IndexMetadata]]:
+    """Return the segments of the vector indices over a field, by name of the index."""
+    indices: dict[str, list[IndexMetadata]] = {}
+    for index in manifest.indices:
+        if index.fields != (field_id,):
+            continue
+        fields = index_fields(index)
+        is_vector = fields.details is not None and fields.details[0].lower() == TYPE_URL.lower()
+        if is_vector and fields.index_version <= LAST_VERSION and fields.fragment_ids:
+            indices.setdefault(index.name, []).append(index)
+    return indices
+
+
+def open_vector_segment(files: OpenFiles, index: IndexMetadata, nearest: Nearest) -> VectorSegment:
+    """Return a segment of a vector index; it stays open with the dataset."""
+    opened = files.index_segment(index.uuid, lambda: VectorSegment(SegmentFiles.of(files.store, index), nearest.column))
+    if not isinstance(opened, VectorSegment):
+        raise UnsupportedError(f"index {index.name!r} is not a vector index")
+    return opened
+
+
+def search_indices(
+    manifest: Manifest,
+    files: OpenFiles,
+    fragments: Sequence[Fragment],
+    nearest: Nearest,
+    prefilter: ScanPlan | None,
+) -> IndexedRows | None:
+    """Search an index over the column.
+
+    Args:
+        manifest: The version.
+        files: The dataset's open files.
+        fragments: The fragments to search.
+        nearest: What is asked for.
+        prefilter: Plan of the rows to search; None for all.
+
+    Returns:
+        What it found; None if there is no index of the metric that is asked for.
+
+    Raises:
+        CorruptDataError: A file of the index is damaged.
+        UnsupportedError: lance_core cannot read the index.
+    """
+    if manifest.index_section is None:
+        return None
+    for name, entries in vector_segments(manifest, nearest.column.leaf.id).items():
+        with naming_index(name):
+            segments = [(entry, open_vector_segment(files, entry, nearest)) for entry in entries]
+            metric = segments[0][1].model.metric
+            if nearest.metric is None or nearest.metric == metric:
+                return _search(manifest, files, fragments, nearest, prefilter, segments=segments)
+    if nearest.only_index:
+        kind = nearest.column.type.value_type
+        return IndexedRows(metric=nearest.metric or default_metric(kind), rows=nearest.top().finish(), uncovered=())
+    return None
+
+
+def _search(
+    manifest: Manifest,
+    files: OpenFiles,
+    fragments: Sequence[Fragment],
+    nearest: Nearest,
+    prefilter: ScanPlan | None,
+    *,
+    segments: Sequence[tuple[IndexMetadata, VectorSegment]],
+) -> IndexedRows:
+    by_id = {fragment.id: fragment for fragment in fragments}
+    covered: set[int] = set()
+    top = nearest.top() if nearest.refine_factor is None else nearest.top(nearest.refine_factor, has_range=False)
+    for entry, segment in segments:
+        ids = sorted((entry.fragment_ids or frozenset()) & by_id.keys())
+        covered.update(ids)
+        if ids:
+            by_row_id = manifest.uses_stable_row_ids and holds_row_ids(entry)
+            rows = SearchedRows(files, [by_id[number] for number in ids], prefilter, by_row_id=by_row_id)
+            k = nearest.k * (nearest.refine_factor or 1)
+            segment.search(nearest.queries, nearest.probes, k, top, rows.locate)
+    uncovered = [fragment for fragment in fragments if fragment.id not in covered]
+    return IndexedRows(metric=segments[0][1].model.metric, rows=top.finish(), uncovered=uncovered)
+
+
+class SearchedRows:
+    """The rows of some fragments that a segment's entries may stand for.
+
+    Args:
+        files: The dataset's open files.
+        fragments: The fragments, by ascending id.
+        prefilter: Plan of the rows to search; None for all.
+        by_row_id: Entries are stable row ids, not addresses.
+    """
+
+    def __init__(
+        self, files: OpenFiles, fragments: Sequence[Fragment], prefilter: ScanPlan | None, *, by_row_id: bool
+    ) -> None:
+        self._ids = np.array([fragment.id for fragment in fragments], np.int64)
+        self._places = FragmentPlaces(self._ids)
+        sizes = np.array([fragment.physical_rows for fragment in fragments], np.int64)
+        self._sizes = sizes
+        self._starts = np.cumsum(sizes) - sizes
+        self._is_searched = _searched(files, fragments, prefilter, self._starts, int(sizes.sum()))
+        self._row_ids = _row_ids(files, fragments) if by_row_id else None
+
+    def locate(self, rows: Int64s) -> Int64s:
+        """Return the address of each row; -1 for rows that are not searched."""
+        if self._row_ids is not None:
+            ids, addresses = self._row_ids
+            if not len(ids):
+                return np.full(len(rows), -1, np.int64)
+            at = np.minimum(np.searchsorted(ids, rows), len(ids) - 1)
+            rows = np.where(ids[at] == rows, addresses[at], -1)
+        numbers = self._places.of(rows)
+        offsets = rows & _OFFSET_MASK
+        is_there = (numbers >= 0) & (offsets < self._sizes[numbers])
+        if self._is_searched is not None:
+            is_there &= self._is_searched[np.where(is_there, self._starts[numbers] + offsets, 0)]
+        return rows if is_there.all() else np.where(is_there, rows, -1)
+
+
+def _searched(
+    files: OpenFiles, fragments: Sequence[Fragment], prefilter: ScanPlan | None, starts: Int64s, num_rows: int
+) -> np.ndarray | None:
+    """Return a mask of the rows of all fragments together; None if all are searched."""
+    first_rows: Mapping[int, int] = dict(zip((fragment.id for fragment in fragments), starts.tolist(), strict=True))
+    if prefilter is not None:
+        mask = np.zeros(num_rows, np.bool_)
+        for reader, offsets in matching_by_fragment(files, fragments, prefilter):
+            mask[first_rows[reader.fragment.id] + offsets] = True
+        return mask
+    if all(fragment.deletion_file is None for fragment in fragments):
+        return None
+    mask = np.ones(num_rows, np.bool_)
+    for fragment in fragments:
+        if fragment.deletion_file is not None:
+            mask[first_rows[fragment.id] + FragmentReader(files, fragment).deleted] = False
+    return mask
+
+
+def _row_ids(files: OpenFiles, fragments: Sequence[Fragment]) -> tuple[Int64s, Int64s]:
+    """Return the stable row ids of live rows, ascending, and their addresses."""
+    ids, addresses = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+    for fragment in fragments:
+        reader = FragmentReader(files, fragment)
+        live = reader.live_mask(0, reader.physical_rows)
+        offsets = np.arange(reader.physical_rows) if live is None else np.flatnonzero(live)
+        ids.append(reader.stable_row_ids.astype(np.int64)[offsets])
+        addresses.append(offsets + (fragment.id << ADDRESS_SHIFT))
+    every, targets = np.concatenate(ids), np.concatenate(addresses)
+    order = np.argsort(every, kind="stable")
+    return every[order], targets[order]

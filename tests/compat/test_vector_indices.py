@@ -1,0 +1,125 @@
+"""Vector indices of pylance are searched: the same rows and distances, whatever happened to the table since."""
+
+import lance
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import lance_core
+from lance_core.errors import UnsupportedError
+
+SIZE = 8
+ROWS = 400
+TYPES = {"f2": pa.float16(), "f4": pa.float32(), "f8": pa.float64(), "u1": pa.uint8()}
+PARTS = {"num_sub_vectors": 4}
+KINDS = [
+    ("IVF_FLAT", "f4", {}),
+    ("IVF_FLAT", "f8", {}),
+    ("IVF_PQ", "f4", PARTS),
+    ("IVF_PQ", "f2", {**PARTS, "num_bits": 4}),
+    ("IVF_SQ", "f4", {}),
+    ("IVF_HNSW_SQ", "f4", {}),
+    ("IVF_HNSW_PQ", "f4", PARTS),
+]
+
+
+def vectors(kind="f4", rows=ROWS, seed=0):
+    rng = np.random.default_rng(seed)
+    return (
+        rng.integers(0, 256, (rows, SIZE)).astype(kind) if kind == "u1" else rng.normal(size=(rows, SIZE)).astype(kind)
+    )
+
+
+def table(rows, kind="f4", first=0):
+    values = pa.FixedSizeListArray.from_arrays(pa.array(rows.reshape(-1), TYPES[kind]), SIZE)
+    return pa.table({"id": pa.array(range(first, first + len(rows))), "v": values})
+
+
+def write(path, kind="f4", index_type="IVF_FLAT", metric="l2", stable=False, **options):
+    dataset = lance.write_dataset(
+        table(vectors(kind), kind), path, max_rows_per_file=ROWS // 2, enable_stable_row_ids=stable
+    )
+    dataset.create_index("v", index_type, metric=metric, num_partitions=4, **options)
+    return dataset
+
+
+def assert_same_search(path, q, k=10, condition=None, fast_search=None, **options):
+    """Codes are coarse: rows whose distances are equal may come in either order, and either may be the last."""
+    asked = {"columns": ["id"], "filter": condition, "prefilter": condition is not None, "fast_search": fast_search}
+    nearest = {"column": "v", "q": q, "k": k, **options}
+    theirs = lance.dataset(path).to_table(nearest=nearest, **asked)
+    ours = lance_core.dataset(path).to_table(nearest=nearest, **asked)
+    assert ours.schema == theirs.schema
+    np.testing.assert_allclose(ours["_distance"], theirs["_distance"], rtol=1e-4, atol=1e-4)
+    last = max(theirs["_distance"].to_pylist(), default=0) - 1e-4
+    sure = {row["id"] for row in theirs.to_pylist() if row["_distance"] < last}
+    assert sure <= set(ours["id"].to_pylist())
+    return ours
+
+
+@pytest.mark.parametrize("metric", ["l2", "cosine", "dot"])
+@pytest.mark.parametrize(("index_type", "kind", "options"), KINDS)
+def test_an_index_gives_the_same_rows_as_in_pylance(tmp_path, index_type, kind, options, metric):
+    path = str(tmp_path / "t")
+    dataset = write(path, kind, index_type, metric, **options)
+    queries = vectors(kind, 3, seed=1)
+    for probing in ({"nprobes": 2}, {"nprobes": 4, "refine_factor": 3}, {"nprobes": 4, "distance_range": (0.5, 6.0)}):
+        assert_same_search(path, queries[0], **probing)
+    assert_same_search(path, queries, nprobes=2)
+    assert_same_search(path, queries[0], condition="id % 3 = 0", nprobes=4)
+    dataset.delete("id % 4 = 1")
+    lance.write_dataset(table(vectors(kind, 100, seed=2), kind, ROWS), path, mode="append")
+    assert_same_search(path, queries[0], nprobes=4)
+    assert_same_search(path, queries[0], nprobes=4, fast_search=True)
+    lance.dataset(path).optimize.optimize_indices(num_indices_to_merge=0)
+    found = assert_same_search(path, queries[0], 100, nprobes=4)
+    assert max(found["id"].to_pylist()) >= ROWS
+
+
+def test_bits_are_searched_by_hamming_distance(tmp_path):
+    path = str(tmp_path / "t")
+    write(path, "u1", "IVF_FLAT", "hamming")
+    assert_same_search(path, vectors("u1", 1, seed=1)[0], nprobes=2)
+
+
+@pytest.mark.parametrize("stable", [False, True])
+def test_rows_that_changed_or_moved_are_found_as_in_pylance(tmp_path, stable):
+    path = str(tmp_path / "t")
+    dataset = write(path, index_type="IVF_PQ", stable=stable, **PARTS)
+    query = vectors(rows=1, seed=1)[0]
+    dataset.delete("id < 50")
+    dataset.merge_insert("id").when_matched_update_all().execute(table(vectors(rows=20, seed=3), first=100))
+    assert_same_search(path, query, 60, nprobes=4)
+    lance.dataset(path).optimize.compact_files()
+    assert_same_search(path, query, 60, nprobes=4)
+    lance_core.dataset(path).optimize.compact_files()
+    assert_same_search(path, query, 60, nprobes=4)
+
+
+def test_without_a_number_of_partitions_enough_rows_are_found(tmp_path):
+    path = str(tmp_path / "t")
+    write(path)
+    query = vectors(rows=1, seed=1)[0]
+    for k, condition in ((5, None), (ROWS, None), (50, "id % 7 = 0")):
+        nearest = {"column": "v", "q": query, "k": k}
+        found = lance_core.dataset(path).to_table(nearest=nearest, filter=condition, prefilter=True)
+        assert len(found) == min(k, ROWS)
+    nearest["maximum_nprobes"] = 1
+    assert len(lance_core.dataset(path).to_table(nearest=nearest, filter="id % 7 = 0", prefilter=True)) < 50
+
+
+def test_another_metric_than_the_index_has_compares_all_vectors(tmp_path):
+    path = str(tmp_path / "t")
+    write(path, index_type="IVF_PQ", **PARTS)
+    query = vectors(rows=1, seed=1)[0]
+    exact = assert_same_search(path, query, metric="dot")
+    assert exact.equals(assert_same_search(path, query, metric="dot", use_index=False))
+
+
+def test_an_index_that_cannot_be_read_is_refused_by_name(tmp_path):
+    path = str(tmp_path / "t")
+    write(path, index_type="IVF_RQ")
+    dataset = lance_core.dataset(path)
+    with pytest.raises(UnsupportedError, match="IVF_RQ"):
+        dataset.to_table(nearest={"column": "v", "q": [0.0] * SIZE})
+    assert len(dataset.to_table(nearest={"column": "v", "q": [0.0] * SIZE, "use_index": False})) == 10
