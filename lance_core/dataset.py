@@ -409,6 +409,7 @@ class LanceDataset:
     # --------------------------------------------------------------------------------------------------- indices
 
     create_scalar_index = indexing.create_scalar_index
+    create_index = indexing.create_index
     drop_index = indexing.drop_index
     list_indices = indexing.list_indices
     describe_indices = indexing.describe_indices
@@ -435,7 +436,6 @@ class LanceDataset:
 
     centroids = refused("LanceDataset.centroids")
     commit_existing_index_segments = refused("LanceDataset.commit_existing_index_segments")
-    create_index = refused("LanceDataset.create_index")
     create_index_uncommitted = refused("LanceDataset.create_index_uncommitted")
     filter = refused("LanceDataset.filter")
     from_pydantic_model = refused("LanceDataset.from_pydantic_model")

@@ -9,6 +9,7 @@ import numpy as np
 
 from lance_core.errors import NotFoundError
 from lance_core.format.index_metadata import index_fields, index_kind
+from lance_core.format.vector_index import TYPE_URL, decode_details
 from lance_core.frozen import frozen
 from lance_core.index.column import find_column, path_of
 from lance_core.index.files import SegmentFiles
@@ -53,7 +54,8 @@ class IndexDescription:
 
     Attributes:
         name: Its name.
-        index_type: Kind, as pylance calls it; ``Vector`` for all vector indices, ``Unknown`` if nothing tells.
+        index_type: Kind, as pylance calls it; ``Vector`` for a vector index that does not tell its codes,
+            ``Unknown`` if nothing tells.
         type_url: Name of the message with the details of its kind.
         fields: Ids of the indexed fields.
         field_names: Dotted paths of the indexed fields.
@@ -75,8 +77,11 @@ class IndexDescription:
     def can_be_extended(self) -> bool:
         """True if `optimize_indices` of lance_core extends indices of its type. Not in pylance."""
         from lance_core.index.kinds import KINDS  # noqa: PLC0415 rarely needed
+        from lance_core.index.vector.train import INDEX_TYPES  # noqa: PLC0415 rarely needed
 
-        return self.type_url.lower() in {kind.type_url.lower() for kind in KINDS.values()}
+        return self.index_type in INDEX_TYPES or self.type_url.lower() in {
+            kind.type_url.lower() for kind in KINDS.values()
+        }
 
 
 def describe(manifest: Manifest) -> list[IndexDescription]:
@@ -92,8 +97,10 @@ def statistics(snapshot: Snapshot, name: str) -> dict[str, Any]:
     """Numbers about one index, as pylance has them.
 
     Returns:
-        Counts of segments, fragments and rows; for zone maps also ``num_zones`` and ``rows_per_zone`` of each segment,
-        while of other kinds nothing is told that only their files know.
+        Counts of segments, fragments and rows, and of each segment what its kind tells: for zone maps ``num_zones`` and
+        ``rows_per_zone``, for vector indices ``index_type``, ``metric_type``, ``num_partitions``, ``partitions`` with
+        the ``size`` of each, and ``imbalance``, the largest as a multiple of the average. Of kinds that lance_core does
+        not build nothing is told that only their files know.
 
     Raises:
         NotFoundError: There is no such index.
@@ -133,7 +140,7 @@ def _describe(manifest: Manifest, name: str, entries: list[IndexMetadata]) -> In
     first = index_fields(entries[0])
     return IndexDescription(
         name=name,
-        index_type=index_kind(entries[0]),
+        index_type=_index_type(entries[0]),
         type_url=first.details[0] if first.details else "",
         fields=list(first.fields),
         field_names=[path_of(manifest.schema, field_id) for field_id in first.fields],
@@ -141,6 +148,13 @@ def _describe(manifest: Manifest, name: str, entries: list[IndexMetadata]) -> In
         segments=segments,
         total_size_bytes=None if None in sizes else sum(size for size in sizes if size is not None),
     )
+
+
+def _index_type(index: IndexMetadata) -> str:
+    details = index_fields(index).details
+    if details is not None and details[0].lower() == TYPE_URL.lower():
+        return decode_details(details[1]).index_type or index_kind(index)
+    return index_kind(index)
 
 
 def _segment(index: IndexMetadata) -> IndexSegmentDescription:
@@ -158,7 +172,7 @@ def _segment(index: IndexMetadata) -> IndexSegmentDescription:
     )
 
 
-def _numbers_of(snapshot: Snapshot, index: IndexMetadata) -> dict[str, int]:
+def _numbers_of(snapshot: Snapshot, index: IndexMetadata) -> dict[str, Any]:
     """Return the numbers of a segment that the kind of its index provides; empty if lance_core cannot read it."""
     from lance_core.index.kinds import kind_of_index  # noqa: PLC0415 rarely needed
 

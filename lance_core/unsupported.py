@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 _SEARCH = "lance_core does not search vectors or text"
-_INDICES = "lance_core builds scalar indices only, with create_scalar_index"
+_INDICES = "lance_core builds indices at one go, with create_scalar_index and create_index"
+_TRAINING = "lance_core trains vector indices itself, from a sample in memory"
 _MEM_WAL = "lance_core does not write tables through a write-ahead log (MemWAL)"
 _OVERLAYS = "lance_core does not write data overlays"
 _CATALOG = "lance_core knows no catalogs of tables; give the address of the table"
@@ -44,7 +45,6 @@ _METHODS: dict[str, dict[str, str]] = {
         **dict.fromkeys(["centroids", "get_ivf_model"], _SEARCH),
         **dict.fromkeys(
             [
-                "create_index",
                 "create_index_uncommitted",
                 "commit_existing_index_segments",
                 "merge_existing_index_segments",
@@ -152,6 +152,18 @@ REFUSED_ARGUMENTS: Mapping[str, str] = {
     ),
     **dict.fromkeys(["row_addr_allowlist", "row_addr_blocklist", "scan_stats_callback"], _NATIVE),
     **dict.fromkeys(["format_version", "progress_callback"], _INDICES),
+    **dict.fromkeys(
+        [
+            "accelerator",
+            "ivf_centroids_file",
+            "precomputed_partition_dataset",
+            "skip_transpose",
+            "streaming_coreset_rate",
+            "streaming_refine_passes",
+            "streaming_sample_rate",
+        ],
+        _TRAINING,
+    ),
     "blob_pack_file_size_threshold": "set it for a column, with blob_field",
     "binary_copy_read_batch_bytes": "pages are copied in steps of their own size",
     "delete_concurrency": "the store decides how many files are deleted at a time",

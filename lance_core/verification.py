@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from lance_core.dataset import dataset as open_dataset
 from lance_core.index.column import find_column, path_of
 from lance_core.index.kinds import kind_of_index
+from lance_core.index.vector.kind import VECTOR
 from lance_core.maintenance.verify import verify_table
 from lance_core.maintenance.verify_report import VerifyProblem, VerifyReport
 from lance_core.table.open_table import open_branch
@@ -84,6 +85,9 @@ def repair(uri: str | os.PathLike[str], *, storage_options: Mapping[str, str] | 
         if kind is None or column is None or not kind.takes(column.type):
             dataset.drop_index(name)
             outcome[name] = "dropped"
+        elif kind is VECTOR:
+            dataset.optimize.optimize_indices(index_names=[name], retrain=True)
+            outcome[name] = "rebuilt"
         else:
             dataset.create_scalar_index(column.path, kind.name, name=name)
             outcome[name] = "rebuilt"

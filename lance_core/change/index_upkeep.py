@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from lance_core.index.answer import ADDRESS_SHIFT
 from lance_core.index.column import column_to_index, path_of
 from lance_core.index.files import SegmentFiles
 from lance_core.index.kinds import KINDS, kind_of_index
-from lance_core.index.protocol import RewritableKind
+from lance_core.index.protocol import MODEL, RewritableKind
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -168,7 +168,12 @@ class OptimizeIndices:
             if self.retrain
             else [kind.open(SegmentFiles.of(snapshot.store, entry), column) for entry in extension.replaced]
         )
-        options = {**kind.default_options, **(segments[0].options if segments else self._options(snapshot, extension))}
+        options: dict[str, Any] = {
+            **kind.default_options,
+            **(segments[0].options if segments else self._options(snapshot, extension)),
+        }
+        if self.retrain and MODEL in options:
+            options[MODEL] = None
         target = self._target(IndexTarget.of(snapshot, kind, column, first.name))
         everything = snapshot.manifest.fragments.select(sorted(extension.covered))
         has_row_ids = snapshot.manifest.uses_stable_row_ids and any(map(holds_row_ids, extension.replaced))
@@ -195,7 +200,7 @@ class OptimizeIndices:
         kind: RewritableKind,
         parts: list[tuple[Segment, Relocation]],
         extension: Extension,
-        options: dict[str, int],
+        options: dict[str, Any],
     ) -> IndexMetadata:
         """Merge segments with one of the missing fragments, which exists for that only."""
         if not extension.missing:
@@ -207,7 +212,7 @@ class OptimizeIndices:
         newest.files.remove()
         return made
 
-    def _options(self, snapshot: Snapshot, extension: Extension) -> dict[str, int]:
+    def _options(self, snapshot: Snapshot, extension: Extension) -> dict[str, Any]:
         """Return the options of the newest segment that can be read."""
         for entry in reversed(extension.entries):
             kind = kind_of_index(entry)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lance_core.errors import AlreadyExistsError, InvalidInputError, NotFoundError
 from lance_core.format.index_metadata import IndexFields, make_index
@@ -50,7 +50,7 @@ class BuildIndex:
     column: str
     name: str
     replace: bool
-    options: Mapping[str, int] = field(default_factory=dict[str, int])
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
     fragment_ids: Collection[int] | None = None
     uuid: bytes | None = None
     sees_new_rows: bool = False
@@ -130,7 +130,7 @@ class IndexTarget:
         files = SegmentFiles(snapshot.store, f"{INDICES_FOLDER}/{identity}")
         return cls(snapshot=snapshot, kind=kind, column=column, name=name, uuid=identity.bytes, files=files)
 
-    def build(self, fragments: Iterable[Fragment], options: Mapping[str, int]) -> IndexMetadata:
+    def build(self, fragments: Iterable[Fragment], options: Mapping[str, Any]) -> IndexMetadata:
         """Read the column of some fragments."""
         covered: list[int] = []
         files = OpenFiles(self.snapshot.store)

@@ -6,14 +6,18 @@ from typing import TYPE_CHECKING
 
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.format.index_metadata import index_fields
+from lance_core.format.vector_index import decode_details
 from lance_core.index.bitmap import BITMAP, LABEL_LIST
 from lance_core.index.bloom import BLOOM_FILTER
 from lance_core.index.btree import BTREE
 from lance_core.index.ngram import NGRAM
+from lance_core.index.vector.kind import VECTOR
+from lance_core.index.vector.train import INDEX_TYPES
 from lance_core.index.zone_map import ZONE_MAP
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import Any
 
     from lance_core.format.index_metadata import IndexFields, IndexMetadata
     from lance_core.index.column import IndexedColumn
@@ -24,18 +28,18 @@ KINDS: dict[str, IndexKind] = {kind.name: kind for kind in (BTREE, BITMAP, LABEL
 
 
 def kind_named(name: str) -> IndexKind:
-    """Return the kind of a name, in upper or lower case.
+    """Return the kind of a name, in upper or lower case; ``VECTOR`` is that of vector indices.
 
     Raises:
         UnsupportedError: lance_core does not build this kind.
     """
-    kind = KINDS.get(str(name).upper())
+    kind = VECTOR if name == VECTOR.name else KINDS.get(str(name).upper())
     if kind is None:
         raise UnsupportedError(f"lance_core builds indices of type {', '.join(KINDS)}, not {name}")
     return kind
 
 
-def check_build(kind: IndexKind, column: IndexedColumn, options: Mapping[str, int]) -> dict[str, int]:
+def check_build(kind: IndexKind, column: IndexedColumn, options: Mapping[str, Any]) -> dict[str, Any]:
     """Check that an index can be built.
 
     Args:
@@ -57,7 +61,7 @@ def check_build(kind: IndexKind, column: IndexedColumn, options: Mapping[str, in
     for name, value in options.items():
         if name not in kind.default_options:
             raise InvalidInputError(f"a {kind.name} index has no option {name!r}")
-        if value < 1:
+        if isinstance(value, int) and value < 1:
             raise InvalidInputError(f"{name} must be at least 1, not {value}")
     return {**kind.default_options, **options}
 
@@ -67,7 +71,9 @@ def kind_of(fields: IndexFields) -> IndexKind | None:
     if fields.details is None:
         return None
     url = fields.details[0].lower()
-    kind = next((kind for kind in KINDS.values() if kind.type_url.lower() == url), None)
+    kind = next((kind for kind in (*KINDS.values(), VECTOR) if kind.type_url.lower() == url), None)
+    if kind is VECTOR and decode_details(fields.details[1]).index_type not in INDEX_TYPES:
+        return None  # such as one with a graph, which is searched but not built
     return kind if kind is not None and fields.index_version in kind.index_versions else None
 
 

@@ -7,7 +7,7 @@ and combines them; `lance_core.change.indices` builds, extends and drops indices
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from lance_core.sql.pruning import Question
 
 Int64s: TypeAlias = npt.NDArray[np.int64]
+
+MODEL = "model"
+"""Option with what was trained on the column; without it `IndexKind.build` trains anew."""
 
 Relocation: TypeAlias = "Callable[[Int64s], Int64s]"
 """New row address of each row address; -1 if the row is gone."""
@@ -64,12 +67,12 @@ class Segment(Protocol):
     """One segment, opened. It may be asked by several threads and lives as long as the open dataset."""
 
     @property
-    def options(self) -> Mapping[str, int]:
-        """Options that it was built with."""
+    def options(self) -> Mapping[str, Any]:
+        """Options that it was built with; under `MODEL` what was trained."""
         ...
 
     @property
-    def statistics(self) -> Mapping[str, int]:
+    def statistics(self) -> Mapping[str, Any]:
         """Numbers about it for users."""
         ...
 
@@ -128,8 +131,8 @@ class IndexKind(Protocol):
         ...
 
     @property
-    def default_options(self) -> Mapping[str, int]:
-        """Options of `build` with their defaults; values are at least 1."""
+    def default_options(self) -> Mapping[str, Any]:
+        """Options of `build` with their defaults; numbers are at least 1."""
         ...
 
     def takes(self, kind: pa.DataType) -> bool:
@@ -150,7 +153,7 @@ class IndexKind(Protocol):
         files: SegmentFiles,
         column: IndexedColumn,
         fragments: Iterable[FragmentColumn],
-        options: Mapping[str, int],
+        options: Mapping[str, Any],
         *,
         with_stable_row_ids: bool,
     ) -> SegmentContent:

@@ -6,7 +6,7 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 from lance_core.change.retries import commit_options, commit_work
-from lance_core.errors import InvalidInputError
+from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.indices import describe
 from lance_core.stats import LanceStats
 from lance_core.unsupported import refuse_given
@@ -86,12 +86,10 @@ def create_scalar_index(
         format_version=format_version,
         document_granularity=document_granularity,
     )
-    if name is not None and (not name or name.startswith(_SYSTEM_PREFIX)):
-        raise InvalidInputError(f"{name!r} is not allowed as the name of an index")
     work = BuildIndex(
         kind=index_type,
         column=column,
-        name=name or f"{column}_idx",
+        name=_checked_name(name, column),
         replace=replace,
         options=index_options(
             rows_per_zone=rows_per_zone, number_of_items=number_of_items, max_memory_bytes=max_memory_bytes
@@ -101,6 +99,141 @@ def create_scalar_index(
     )
     options = commit_options(conflict_retries, properties=transaction_properties)
     dataset.snapshot = commit_work(dataset.snapshot, work, options)
+
+
+def create_index(  # noqa: PLR0917 positional as in pylance
+    dataset: OpenDataset,
+    column: str,
+    index_type: str,
+    name: str | None = None,
+    metric: str = "L2",
+    replace: bool = False,
+    num_partitions: int | None = None,
+    ivf_centroids: Any = None,
+    pq_codebook: Any = None,
+    num_sub_vectors: int | None = None,
+    accelerator: Any = None,
+    index_cache_size: int | None = None,
+    shuffle_partition_batches: int | None = None,
+    shuffle_partition_concurrency: int | None = None,
+    ivf_centroids_file: str | None = None,
+    precomputed_partition_dataset: str | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    filter_nan: bool = True,
+    train: bool = True,
+    fragment_ids: Sequence[int] | None = None,
+    index_uuid: str | None = None,
+    *,
+    target_partition_size: int | None = None,
+    streaming_sample_rate: int | None = None,
+    streaming_coreset_rate: int | None = None,
+    streaming_refine_passes: int | None = None,
+    skip_transpose: bool = False,
+    progress_callback: Callable[[Any], None] | None = None,
+    num_bits: int | None = None,
+    sample_rate: int | None = None,
+    max_iters: int | None = None,
+    conflict_retries: int | None = None,
+) -> OpenDataset:
+    """Build a vector index; searches for the nearest vectors use it.
+
+    Rows without a vector, or with NaN or infinite items in it, are not indexed.
+
+    Args:
+        column: A column of fixed-size lists of float16, float32, float64 or uint8; or a dotted path inside structs.
+        index_type: One of these, in upper or lower case.
+
+            - ``"IVF_FLAT"``: the vectors themselves, in partitions.
+            - ``"IVF_PQ"``: a few bytes for each vector: numbers of entries of a codebook.
+            - ``"IVF_SQ"``: a byte for each item.
+
+            Indices with graphs, ``IVF_HNSW_*``, that pylance made are searched, too.
+        name: Name of the index; ``{column}_idx`` if None.
+        metric: ``L2``, ``cosine`` or ``dot``; ``hamming`` for uint8.
+        replace: Take the place of an index of that name.
+        num_partitions: Number of partitions; one for each 4096 rows of an ``IVF_FLAT``, else for 8192, if None.
+        ivf_centroids: Centroids, shape (partitions, dimensions), instead of trained ones.
+        pq_codebook: Codebook, shape (sub-vectors, 2 ** bits, dimensions / sub-vectors), instead of a trained one.
+        num_sub_vectors: Parts of a vector in an ``IVF_PQ``; must divide the dimensions.
+        accelerator: Not supported, like the file arguments, ``train=False`` and the ``streaming`` ones.
+        index_cache_size: Accepted.
+        shuffle_partition_batches: Accepted.
+        shuffle_partition_concurrency: Accepted.
+        ivf_centroids_file: Not supported.
+        precomputed_partition_dataset: Not supported.
+        storage_options: Accepted; the dataset has its own.
+        filter_nan: Accepted: NaN are always left out.
+        train: Must be true.
+        fragment_ids: Fragments to cover; all if None.
+        index_uuid: Name of the index folder; random if None.
+        target_partition_size: Rows of a partition, if ``num_partitions`` is None.
+        streaming_sample_rate: Not supported.
+        streaming_coreset_rate: Not supported.
+        streaming_refine_passes: Not supported.
+        skip_transpose: Not supported.
+        progress_callback: Not supported.
+        num_bits: Bits of a code of an ``IVF_PQ``: 8, or 4.
+        sample_rate: Vectors of the sample for each centroid; 256 if None.
+        max_iters: Rounds of k-means at most; 50 if None.
+        conflict_retries: How often to make it anew when another commit rewrote the fragments.
+
+    Raises:
+        InvalidInputError: Options that contradict each other or the column, or there are no vectors.
+        UnsupportedError: Another type of index, or a column without vectors.
+        AlreadyExistsError: There is an index of that name, and it shall not or cannot be replaced.
+    """
+    from lance_core.change.indices import BuildIndex  # noqa: PLC0415 rarely needed
+    from lance_core.index.column import column_to_index  # noqa: PLC0415 rarely needed
+    from lance_core.index.vector.kind import VECTOR  # noqa: PLC0415 rarely needed
+    from lance_core.index.vector.train import check_options  # noqa: PLC0415 rarely needed
+
+    del index_cache_size, shuffle_partition_batches, shuffle_partition_concurrency, storage_options, filter_nan
+    refuse_given(
+        "create_index",
+        accelerator=accelerator,
+        ivf_centroids_file=ivf_centroids_file,
+        precomputed_partition_dataset=precomputed_partition_dataset,
+        streaming_sample_rate=streaming_sample_rate,
+        streaming_coreset_rate=streaming_coreset_rate,
+        streaming_refine_passes=streaming_refine_passes,
+        skip_transpose=skip_transpose,
+        progress_callback=progress_callback,
+    )
+    if not train:
+        raise UnsupportedError("create_index(train=False) is not supported: an index without partitions finds nothing")
+    given: dict[str, Any] = {
+        "index_type": index_type.upper(),
+        "metric": metric,
+        "num_partitions": num_partitions,
+        "target_partition_size": target_partition_size,
+        "num_sub_vectors": num_sub_vectors,
+        "num_bits": num_bits,
+        "ivf_centroids": ivf_centroids,
+        "pq_codebook": pq_codebook,
+        "sample_rate": sample_rate,
+        "max_iters": max_iters,
+    }
+    chosen = {option: value for option, value in given.items() if value is not None}
+    indexed = column_to_index(dataset.snapshot.manifest.schema, column)
+    if VECTOR.takes(indexed.type):
+        check_options(indexed, {**VECTOR.default_options, **chosen})
+    work = BuildIndex(
+        kind=VECTOR.name,
+        column=column,
+        name=_checked_name(name, column),
+        replace=replace,
+        options=chosen,
+        fragment_ids=fragment_ids,
+        uuid=None if index_uuid is None else _uuid(index_uuid),
+    )
+    dataset.snapshot = commit_work(dataset.snapshot, work, commit_options(conflict_retries))
+    return dataset
+
+
+def _checked_name(name: str | None, column: str) -> str:
+    if name is not None and (not name or name.startswith(_SYSTEM_PREFIX)):
+        raise InvalidInputError(f"{name!r} is not allowed as the name of an index")
+    return name or f"{column}_idx"
 
 
 def drop_index(dataset: OpenDataset, name: str) -> None:
@@ -129,7 +262,7 @@ def list_indices(dataset: OpenDataset) -> list[dict[str, Any]]:
     """The segments of all indices, by name.
 
     Returns:
-        Dicts with ``name``, ``type`` (vector indices are just ``Vector``), ``uuid``, ``fields`` (names), ``version``,
+        Dicts with ``name``, ``type`` (as in `describe_indices`), ``uuid``, ``fields`` (names), ``version``,
         ``fragment_ids`` and ``base_id``.
 
     Examples:

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lance_core.errors import UnsupportedError
+from lance_core.format.fragment_reuse import find_fragment_reuse
 from lance_core.format.index_metadata import holds_row_ids, index_fields
 from lance_core.format.vector_index import LAST_VERSION, TYPE_URL
 from lance_core.frozen import frozen
 from lance_core.index.answer import ADDRESS_SHIFT
 from lance_core.index.files import SegmentFiles
+from lance_core.index.moved import load_later_moves
 from lance_core.index.row_moves import FragmentPlaces
 from lance_core.index.vector.distances import default_metric
 from lance_core.index.vector.segment import VectorSegment
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from lance_core.format.fragment import Fragment
     from lance_core.format.index_metadata import IndexMetadata
     from lance_core.format.manifest import Manifest
+    from lance_core.index.moved import LaterMoves
     from lance_core.index.vector.distances import Doubles, Int64s
     from lance_core.scan.nearest import Nearest
     from lance_core.scan.open_files import OpenFiles
@@ -121,17 +124,26 @@ def _search(
 ) -> IndexedRows:
     by_id = {fragment.id: fragment for fragment in fragments}
     covered: set[int] = set()
+    reuse = find_fragment_reuse(manifest.indices)
     top = nearest.top() if nearest.refine_factor is None else nearest.top(nearest.refine_factor, has_range=False)
     for entry, segment in segments:
         ids = sorted((entry.fragment_ids or frozenset()) & by_id.keys())
         covered.update(ids)
         if ids:
             by_row_id = manifest.uses_stable_row_ids and holds_row_ids(entry)
-            rows = SearchedRows(files, [by_id[number] for number in ids], prefilter, by_row_id=by_row_id)
+            moves = None if by_row_id or reuse is None else _moves(files, reuse)
+            rows = SearchedRows(files, [by_id[number] for number in ids], prefilter, moves, by_row_id=by_row_id)
             k = nearest.k * (nearest.refine_factor or 1)
             segment.search(nearest.queries, nearest.probes, k, top, rows.locate)
     uncovered = [fragment for fragment in fragments if fragment.id not in covered]
     return IndexedRows(metric=segments[0][1].model.metric, rows=top.finish(), uncovered=uncovered)
+
+
+def _moves(files: OpenFiles, reuse: IndexMetadata) -> LaterMoves:
+    moves = files.row_moves(reuse.uuid, lambda: load_later_moves(files.store, reuse))
+    if moves is None:
+        raise UnsupportedError("the fragment reuse index has a layout that is not known; search with use_index=False")
+    return moves
 
 
 class SearchedRows:
@@ -141,14 +153,22 @@ class SearchedRows:
         files: The dataset's open files.
         fragments: The fragments, by ascending id.
         prefilter: Plan of the rows to search; None for all.
+        moves: What tells where rows are now; None if they did not move.
         by_row_id: Entries are stable row ids, not addresses.
     """
 
     def __init__(
-        self, files: OpenFiles, fragments: Sequence[Fragment], prefilter: ScanPlan | None, *, by_row_id: bool
+        self,
+        files: OpenFiles,
+        fragments: Sequence[Fragment],
+        prefilter: ScanPlan | None,
+        moves: LaterMoves | None,
+        *,
+        by_row_id: bool,
     ) -> None:
+        self._moves = moves
         self._ids = np.array([fragment.id for fragment in fragments], np.int64)
-        self._places = FragmentPlaces(self._ids)
+        self._fragments = FragmentPlaces(self._ids)
         sizes = np.array([fragment.physical_rows for fragment in fragments], np.int64)
         self._sizes = sizes
         self._starts = np.cumsum(sizes) - sizes
@@ -163,7 +183,9 @@ class SearchedRows:
                 return np.full(len(rows), -1, np.int64)
             at = np.minimum(np.searchsorted(ids, rows), len(ids) - 1)
             rows = np.where(ids[at] == rows, addresses[at], -1)
-        numbers = self._places.of(rows)
+        if self._moves is not None:
+            rows = self._moves(rows)
+        numbers = self._fragments.of(rows)
         offsets = rows & _OFFSET_MASK
         is_there = (numbers >= 0) & (offsets < self._sizes[numbers])
         if self._is_searched is not None:

@@ -65,13 +65,13 @@ class NearestRanking:
         top = nearest.top()
         rest = fragments
         if nearest.use_index and not nearest.is_multivector:
-            found = search_indices(self.manifest, files, fragments, nearest, self.prefilter)
-            if found is not None:
-                nearest = replace(nearest, metric=found.metric)
-                rest = found.uncovered
+            indexed = search_indices(self.manifest, files, fragments, nearest, self.prefilter)
+            if indexed is not None:
+                nearest = replace(nearest, metric=indexed.metric)
+                rest = indexed.uncovered
                 # Rows that are compared exactly must not be ranked beside distances of codes.
                 is_refined = nearest.refine_factor is not None or (bool(rest) and not nearest.only_index)
-                self._add(top, files, found.rows, nearest, is_refined=is_refined)
+                self._add(top, files, indexed.rows, nearest, is_refined=is_refined)
         if rest and not nearest.only_index:
             search_rows(files, rest, nearest, self.prefilter, top)
         queries, distances, rows = top.finish()
@@ -84,17 +84,17 @@ class NearestRanking:
         self,
         top: TopRows,
         files: OpenFiles,
-        found: tuple[Int64s, Doubles, Int64s],
+        ranked: tuple[Int64s, Doubles, Int64s],
         nearest: Nearest,
         *,
         is_refined: bool,
     ) -> None:
         """Take in what an index found, with the distances of the vectors themselves if that is asked for."""
-        queries, distances, rows = found
+        queries, distances, rows = ranked
         if is_refined and len(rows):
-            unique, places = np.unique(rows, return_inverse=True)
+            unique, order = np.unique(rows, return_inverse=True)
             vectors = take_vectors(self.manifest, files, nearest.column, unique)
-            distances = pair_distances(nearest.queries[queries], vectors[places], nearest.exact_metric)
+            distances = pair_distances(nearest.queries[queries], vectors[order], nearest.exact_metric)
         top.add(queries, distances, rows)
 
 

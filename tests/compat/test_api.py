@@ -285,6 +285,7 @@ def asking(table, place, owner, given):
         "LanceDataset.commit": lambda: table.commit(
             table, lance_core.LanceOperation.Append([]), read_version=1, **given
         ),
+        "LanceDataset.create_index": lambda: table.create_index("a", "IVF_FLAT", **given),
         "LanceDataset.create_scalar_index": lambda: table.create_scalar_index("a", "ZONEMAP", **given),
         "LanceDataset.read_blob_ranges": lambda: table.read_blob_ranges("a", [], **given),
         "LanceDataset.scanner": lambda: table.scanner(**given),

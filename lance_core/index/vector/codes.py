@@ -22,7 +22,7 @@ Block: TypeAlias = "npt.NDArray[Any]"
 
 
 class Codes(Protocol):
-    """How the vectors of an index are stored, and compared with queries."""
+    """Codes of vectors: they store the vectors of an index, and compare them with queries."""
 
     @property
     def field(self) -> pa.Field:
@@ -164,10 +164,10 @@ class ProductCodes:
         residuals = queries if self._metric == DOT else queries - centroid  # of half floats: rounded, as in pylance
         tables = self._tables(residuals.astype(np.float64))
         for number, table in zip(numbers.tolist(), tables, strict=True):
-            sums = table[0].take(block[0])
+            totals = table[0].take(block[0])
             for part in range(1, self.num_parts):
-                sums += table[part].take(block[part])
-            distances = 1 - sums if self._metric == DOT else sums
+                totals += table[part].take(block[part])
+            distances = 1 - totals if self._metric == DOT else totals
             top.add_for(number, distances, rows)
 
     def _tables(self, queries: Vectors) -> npt.NDArray[np.float32]:
@@ -232,8 +232,8 @@ class ScalarCodes:
         levels = block.astype(np.float32)
         if self._metric == DOT:
             factors = queries.astype(np.float32)
-            sums = queries.astype(np.float64).sum(axis=1) * self.start
-            distances = 1 - (sums[None] + self._step * (levels @ factors.T).astype(np.float64))
+            offsets = queries.astype(np.float64).sum(axis=1) * self.start
+            distances = 1 - (offsets[None] + self._step * (levels @ factors.T).astype(np.float64))
         else:
             factors = self.encode(queries, centroid).astype(np.float32)
             products = (levels @ factors.T).astype(np.float64)

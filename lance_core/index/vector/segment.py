@@ -27,6 +27,7 @@ from lance_core.format.vector_index import (
 )
 from lance_core.frozen import frozen
 from lance_core.index.files import read_columns
+from lance_core.index.protocol import MODEL
 from lance_core.index.vector.codes import FlatCodes, ProductCodes, ScalarCodes
 from lance_core.index.vector.distances import COSINE, HAMMING, L2, all_distances, normalized, pair_distances
 
@@ -67,7 +68,7 @@ class Probes:
 
 @frozen(kw_only=True)
 class Model:
-    """What is learnt from vectors before an index can be built.
+    """Model of a vector index, trained before vectors are indexed.
 
     Attributes:
         index_type: Such as ``IVF_PQ``.
@@ -122,8 +123,13 @@ class VectorSegment:
 
     @property
     def options(self) -> Mapping[str, Any]:
-        """Options that it was built with: its model, so that rows added to the index get the same partitions."""
-        return {"model": self.model}
+        """Options that it was built with, and its model, so that rows added to the index get the same partitions."""
+        model = self.model
+        given: dict[str, Any] = {"index_type": model.index_type, "metric": model.metric, MODEL: model}
+        given["num_partitions"] = max(len(model.centroids), 1)
+        if isinstance(model.codes, ProductCodes):
+            given |= {"num_sub_vectors": model.codes.num_parts, "num_bits": model.codes.num_bits}
+        return given
 
     @property
     def statistics(self) -> Mapping[str, Any]:
@@ -205,7 +211,7 @@ class VectorSegment:
             addresses = locate(rows)
             if addresses is not None:
                 keep = np.flatnonzero(addresses >= 0)
-                rows, block = _kept(model.codes, addresses, block, keep)
+                rows, block = _searched_rows(model.codes, addresses, block, keep)
             compared[members] += len(rows)
             if len(rows):
                 model.codes.search(queries[members], members, model.centroids[number], block, rows, top=top)
@@ -310,7 +316,7 @@ class VectorSegment:
             raise CorruptDataError("the vector index does not fit its column, or contradicts itself", path=self.path)
 
 
-def _kept(codes: Codes, addresses: Int64s, block: Block, keep: Int64s) -> tuple[Int64s, Block]:
+def _searched_rows(codes: Codes, addresses: Int64s, block: Block, keep: Int64s) -> tuple[Int64s, Block]:
     """Return the rows of a partition that are searched."""
     if len(keep) == len(addresses):
         return addresses, block

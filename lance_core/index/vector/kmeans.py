@@ -1,0 +1,103 @@
+"""K-means: centroids of vectors, by products of matrices over a sample in memory.
+
+Most rounds run on an eighth of the sample, and the last ones on all of it: the centroids come out as well as from full
+rounds, in a fraction of the time.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lance_core.index.vector.distances import squared_norms
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from lance_core.index.vector.distances import Int64s, Vectors
+
+_BLOCK_ITEMS = 1 << 19
+_COARSE_SHARE = 8
+_FEWEST_PER_CENTROID = 32
+_TOLERANCE = 1e-3
+_FINE_ROUNDS = 4
+
+
+def nearest_centroids(vectors: Vectors, centroids: Vectors) -> tuple[Int64s, npt.NDArray[Any]]:
+    """Return the nearest centroid of each vector by L2, and the score that it is chosen by.
+
+    Args:
+        vectors: Shape (n, dimensions).
+        centroids: Shape (k, dimensions), of the same type.
+
+    Returns:
+        Numbers of centroids, and ``v.c - |c|^2 / 2``, which is largest for the nearest; both of shape (n,).
+    """
+    # A last item of 1 in vectors and of -|c|^2 / 2 in centroids makes the product the whole score.
+    factors = np.concatenate([centroids, -0.5 * squared_norms(centroids)[:, None]], axis=1).T.copy()
+    step = max(256, _BLOCK_ITEMS // len(centroids))
+    numbers, scores = np.empty(len(vectors), np.int64), np.empty(len(vectors), vectors.dtype)
+    extended = np.ones((min(step, len(vectors)), vectors.shape[1] + 1), vectors.dtype)
+    for start in range(0, len(vectors), step):
+        part = vectors[start : start + step]
+        block = extended[: len(part)]
+        block[:, :-1] = part
+        products = block @ factors
+        best = products.argmax(axis=1)
+        numbers[start : start + step] = best
+        scores[start : start + step] = products[np.arange(len(part)), best]
+    return numbers, scores
+
+
+def train_centroids(sample: Vectors, count: int, *, max_rounds: int, rng: np.random.Generator) -> tuple[Vectors, float]:
+    """Find centroids of a sample.
+
+    Args:
+        sample: Shape (n, dimensions), float32 or float64, finite.
+        count: Number of centroids; those that are more than the vectors repeat some.
+        max_rounds: Rounds at most.
+        rng: Where chance comes from.
+
+    Returns:
+        Centroids of shape (count, dimensions), and the sum of squared distances to them.
+    """
+    if len(sample) <= count:
+        return sample[np.arange(count) % len(sample)], 0.0
+    centroids = sample[rng.choice(len(sample), count, replace=False)]
+    coarse = max(len(sample) // _COARSE_SHARE, _FEWEST_PER_CENTROID * count)
+    if coarse < len(sample):
+        part = sample[rng.choice(len(sample), coarse, replace=False)]
+        centroids, _ = _rounds(part, centroids, max_rounds, rng)
+        max_rounds = min(max_rounds, _FINE_ROUNDS)
+    return _rounds(sample, centroids, max_rounds, rng)
+
+
+def _rounds(sample: Vectors, centroids: Vectors, max_rounds: int, rng: np.random.Generator) -> tuple[Vectors, float]:
+    total = float(squared_norms(sample).sum(dtype=np.float64))
+    before = np.inf
+    loss = np.inf
+    for _ in range(max_rounds):
+        numbers, scores = nearest_centroids(sample, centroids)
+        loss = max(total - 2 * float(scores.sum(dtype=np.float64)), 0.0)
+        centroids = _means(sample, numbers, centroids, rng)
+        if before - loss <= _TOLERANCE * loss:
+            break
+        before = loss
+    return centroids, loss
+
+
+def _means(sample: Vectors, numbers: Int64s, centroids: Vectors, rng: np.random.Generator) -> Vectors:
+    """Return the mean of the vectors of each centroid; centroids of no vectors split the largest ones."""
+    counts = np.bincount(numbers, minlength=len(centroids))
+    order = np.argsort(numbers, kind="stable")
+    there = np.flatnonzero(counts)
+    starts = (np.cumsum(counts) - counts)[there]
+    means = centroids.copy()
+    means[there] = np.add.reduceat(sample[order], starts, axis=0) / counts[there, None].astype(sample.dtype)
+    empty = np.flatnonzero(counts == 0)
+    if len(empty):
+        largest = np.argsort(-counts, kind="stable")[: len(empty)]
+        ends = (np.cumsum(counts))[largest]
+        means[empty] = sample[order[ends - 1 - rng.integers(0, counts[largest])]]
+    return means
