@@ -72,7 +72,7 @@ def test_queries_through_indices(tmp_path, stable):
     (compaction,) = result.asset_materializations_for_node("t__compaction")
     lost = compaction.metadata["lance/unindexed_rows"].value
     assert "id_idx" not in lost, "B-trees are remapped"
-    assert set(lost) >= ({"bloom_idx"} if stable else {"bloom_idx", "text_idx", "vector_idx"})
+    assert set(lost) >= ({"bloom_idx"} if stable else {"bloom_idx", "text_idx"})
     assert set(lost.values()) == {len([number for number in kept if number < 1000])}
     ours = lance_core.dataset(uri)
     assert sum(one.num_deletions for one in ours.get_fragments()) == 0
