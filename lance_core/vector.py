@@ -1,4 +1,4 @@
-"""Tables of vectors. Names and arguments as in pylance, which searches vectors, too; lance_core only stores them."""
+"""Tables of vectors, and how much of them searches find. Names and arguments of `vec_to_table` as in pylance."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import numpy.typing as npt
+
+    from lance_core.dataset import LanceDataset
 
 
 def vec_to_table(
@@ -60,6 +62,53 @@ def vec_to_table(
     if not isinstance(data, Mapping):
         return pa.table([column], columns)
     return pa.table([pa.array(list(data)), column], columns)
+
+
+def measure_recall(
+    dataset: LanceDataset,
+    column: str,
+    *,
+    k: int = 10,
+    num_queries: int = 50,
+    metric: str | None = None,
+    nprobes: int | None = None,
+    refine_factor: int | None = None,
+    seed: int = 0,
+) -> float:
+    """Measure the share of the nearest rows that a search in the index finds. Not in pylance.
+
+    Queries are vectors of the table, at random; the nearest rows are found by comparing all vectors.
+
+    Args:
+        dataset: The table.
+        column: The column of vectors.
+        k: Rows to find for each query.
+        num_queries: Vectors to search for.
+        metric: Metric of the index, if it is not the default.
+        nprobes: As in searches.
+        refine_factor: As in searches.
+        seed: random numbers.
+
+    Returns:
+        From 0 to 1; 1 for a table without vectors.
+
+    Raises:
+        InvalidInputError: The column holds no vectors.
+    """
+    total = dataset.count_rows()
+    positions = np.sort(np.random.default_rng(seed).choice(total, min(total, num_queries), replace=False))
+    vectors = dataset.take(positions.tolist(), columns=[column])[column].combine_chunks().drop_null()
+    if not len(vectors):
+        return 1.0
+    asked: dict[str, Any] = {"column": column, "q": vectors.to_pylist(), "k": k, "metric": metric}
+    exact = _pairs(dataset, {**asked, "use_index": False})
+    indexed = _pairs(dataset, {**asked, "nprobes": nprobes, "refine_factor": refine_factor})
+    return len(exact & indexed) / len(exact) if exact else 1.0
+
+
+def _pairs(dataset: LanceDataset, nearest: Mapping[str, Any]) -> set[tuple[int, int]]:
+    rows = dataset.to_table(columns=[], nearest=nearest, with_row_id=True)
+    return set(zip(rows["query_index"].to_pylist(), rows["_rowid"].to_pylist(), strict=True))
 
 
 __getattr__ = late_names(__name__)

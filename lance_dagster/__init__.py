@@ -36,6 +36,7 @@ from lance_dagster.maintenance import (
     maintenance_needed,
 )
 from lance_dagster.observe import build_observable_table
+from lance_dagster.recall import build_recall_check
 from lance_dagster.resource import LanceResource
 from lance_dagster.retention import RetentionPolicy, build_retention_asset, build_wipe_job
 from lance_dagster.sensors import build_table_sensor
@@ -71,6 +72,7 @@ __all__ = [
     "build_maintenance_job",
     "build_maintenance_schedule",
     "build_observable_table",
+    "build_recall_check",
     "build_retention_asset",
     "build_table_health",
     "build_table_sensor",

@@ -73,7 +73,7 @@ def build_lance_checks(
         max_unindexed_fraction=max_unindexed_fraction,
     )
     partitions = _partitions(asset) if partitioned else None
-    return build_checks(_key(asset), checks, blocking=blocking, resource_key=resource_key, partitions=partitions)
+    return build_checks(asset_key(asset), checks, blocking=blocking, resource_key=resource_key, partitions=partitions)
 
 
 def build_checks(
@@ -111,7 +111,8 @@ def _partitions(asset: object) -> TablePartitions:
     return TablePartitions.of(asset)
 
 
-def _key(asset: dg.AssetKey | dg.AssetsDefinition | Sequence[str] | str) -> dg.AssetKey:
+def asset_key(asset: dg.AssetKey | dg.AssetsDefinition | Sequence[str] | str) -> dg.AssetKey:
+    """Return the key of an asset."""
     if isinstance(asset, dg.AssetsDefinition):
         check_asset(asset)
         return asset.key

@@ -30,7 +30,7 @@ REPORTED_KEYS = frozenset(
     files_checked files_planned files_removed files_written first_problems fragments fragments_added fragments_planned
     fragments_removed fragments_to_merge grace_seconds health idempotent_replay index_bytes index_coverage
     index_failures index_reason index_segments index_table indices_count inputs needs operation orphans partitions
-    placeholder_for preview problems published_from read_version reason rows rows_deleted rows_written
+    placeholder_for preview problems published_from read_version reason recall rows rows_deleted rows_written
     run_tags_expired run_tags_planned seconds skipped small_fragments table table_bytes tables tables_in_need tag tags
     tasks total_fragments total_table_bytes total_versions transaction uncovered_rows unindexed_rows version
     version_made versions versions_checked versions_cleaned_up versions_in_use versions_kept versions_planned

@@ -17,6 +17,9 @@ from lance_core.format.bloom_filter import hash_values
 from lance_core.format.ngram_index import TRIGRAM
 from lance_core.index.answer import ADDRESS_SHIFT
 from lance_core.index.protocol import EntrySegment
+from lance_core.index.vector.distances import is_vector
+from lance_core.index.vector.segment import VectorSegment
+from lance_core.index.vector.train import searchable
 from lance_core.scan.fragment_reader import FragmentReader
 from lance_core.scan.indexed import ColumnOfFragment
 from lance_core.sql import ternary
@@ -62,6 +65,10 @@ def audit_segment(
     Raises:
         CorruptDataError: A file is damaged.
     """
+    if is_vector(opened.column.type):  # no question can be answered
+        if sample_rows is None and isinstance(opened.segment, VectorSegment):
+            yield from _wrong_vectors(manifest, files, opened, opened.segment)
+        return
     wrong: dict[int, set[int]] = {}
     for fragment_id, start, end in _windows(manifest, opened.fragment_ids, sample_rows):
         fragment = manifest.fragments.find(fragment_id)
@@ -191,6 +198,44 @@ def _wrong_entries(
         ):
             if mask.any():
                 yield fragment_id, f"{what} {_named(np.flatnonzero(mask).tolist())}"
+
+
+def _wrong_vectors(
+    manifest: Manifest, files: OpenFiles, opened: OpenSegment, segment: VectorSegment
+) -> Iterator[Mismatch]:
+    """Compare the rows of a vector index with those that have a vector to index; codes are not compared."""
+    readers = [FragmentReader(files, fragment) for fragment in manifest.fragments.select(opened.fragment_ids.tolist())]
+    stored = {reader.fragment.id: np.zeros(reader.physical_rows, np.uint64) for reader in readers}
+    locate = _ids_to_addresses(readers) if opened.by_row_id else _same
+    for number in range(len(segment.partitions.lengths)):
+        _count(stored, locate(segment.read(number)[0]))
+    for reader in readers:
+        fragment_id = reader.fragment.id
+        counts = stored[fragment_id]
+        for rows, values in ColumnOfFragment(files, reader.fragment, opened.column).batches():
+            offsets = rows & ((1 << ADDRESS_SHIFT) - 1)
+            indexed = searchable(values, offsets, segment.model.metric)[1]
+            missing = indexed[counts[indexed] == 0]
+            surplus = np.setdiff1d(offsets, indexed)
+            surplus = surplus[counts[surplus] > 0]
+            twice = indexed[counts[indexed] > 1]
+            for wrong, what in (
+                (missing, "there are no entries for"),
+                (surplus, "there are entries for, and should be none,"),
+                (twice, "there are several entries for"),
+            ):
+                if len(wrong):
+                    yield fragment_id, f"{what} {_named(wrong.tolist())}"
+
+
+def _count(totals: dict[int, UInt64s], addresses: Int64s) -> None:
+    """Count the entries of each row; rows of other fragments are left out."""
+    owners, offsets = addresses >> ADDRESS_SHIFT, addresses & ((1 << ADDRESS_SHIFT) - 1)
+    for fragment_id in np.unique(owners).tolist():
+        total = totals.get(fragment_id)
+        if total is not None:
+            mine = (owners == fragment_id) & (offsets < len(total))
+            np.add.at(total, offsets[mine], np.uint64(1))
 
 
 def _add(totals: dict[int, UInt64s], addresses: Int64s, keys: pa.Array) -> None:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from lance_core.spark.merge import LanceMergeBuilder, merge_lance
     from lance_core.spark.modification import ChangeOptions
     from lance_core.spark.modify import create_index_lance, create_zone_map_lance, delete_lance, update_lance
+    from lance_core.spark.nearest import nearest_lance
     from lance_core.spark.read import read_lance, read_lance_changes
     from lance_core.spark.result import CommitResult
     from lance_core.spark.session import recommended_conf, register
@@ -32,6 +33,7 @@ __all__ = [
     "ensure_java",
     "execute_compaction_plan",
     "merge_lance",
+    "nearest_lance",
     "read_lance",
     "read_lance_changes",
     "recommended_conf",
@@ -51,6 +53,7 @@ _HOMES = {
     "merge": ("LanceMergeBuilder", "merge_lance"),
     "modification": ("ChangeOptions",),
     "modify": ("create_index_lance", "create_zone_map_lance", "delete_lance", "update_lance"),
+    "nearest": ("nearest_lance",),
     "read": ("read_lance", "read_lance_changes"),
     "result": ("CommitResult",),
     "session": ("recommended_conf", "register"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -32,6 +33,35 @@ def declared_indices(metadata: Mapping[str, Any]) -> dict[str, str]:
     if not isinstance(given, dict) or not all(isinstance(kind, str) for kind in given.values()):
         raise InvalidInputError(f"'{PREFIX}{INDICES}' must map columns to types of indices, not {given!r}.")
     return {str(column): kind for column, kind in given.items()}
+
+
+def split_kind(kind: str) -> tuple[str, dict[str, Any]]:
+    """Return the type of a declared index, and the options behind it, as in ``IVF_PQ(num_sub_vectors=8)``.
+
+    Raises:
+        InvalidInputError: Options that are not names and values.
+    """
+    match = re.fullmatch(r"\s*(\w+)\s*(?:\(([^()]*)\))?\s*", kind)
+    if match is None:
+        raise InvalidInputError(f"{kind!r} is no type of index; write for example 'IVF_PQ(num_sub_vectors=8)'.")
+    options: dict[str, Any] = {}
+    for part in filter(None, (match[2] or "").split(",")):
+        name, is_given, value = (text.strip() for text in part.partition("="))
+        if not is_given or not name.isidentifier() or not value:
+            raise InvalidInputError(
+                f"{part.strip()!r} in {kind!r} is no option; write for example 'num_partitions=16'."
+            )
+        options[name] = int(value) if value.isdigit() else value
+    return match[1], options
+
+
+def _create(dataset: lance_core.LanceDataset, column: str, kind: str) -> None:
+    index_type, options = split_kind(kind)
+    name = f"{column}_{_plain(kind)}_idx"
+    if index_type.upper().startswith("IVF_"):
+        dataset.create_index(column, index_type, name, **options)
+    else:
+        dataset.create_scalar_index(column, index_type, name=name, **options)
 
 
 def missing_indices(dataset: lance_core.LanceDataset, policy: IndexPolicy) -> dict[str, str]:
@@ -66,8 +96,8 @@ def indexing(policy: IndexPolicy) -> Step:
         before, failed = dataset.version, dict[str, str]()
         for column, kind in missing_indices(dataset, policy).items():
             try:
-                dataset.create_scalar_index(column, kind, name=f"{column}_{_plain(kind)}_idx")
-            except LanceError as error:
+                _create(dataset, column, kind)
+            except (LanceError, TypeError) as error:
                 failed[column] = str(error)
         try:
             dataset.optimize.optimize_indices()
@@ -91,4 +121,4 @@ def indexing(policy: IndexPolicy) -> Step:
 
 
 def _plain(kind: str) -> str:
-    return kind.lower().replace("_", "")
+    return kind.partition("(")[0].strip().lower().replace("_", "")

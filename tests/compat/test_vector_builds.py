@@ -156,3 +156,25 @@ def test_wrong_builds_are_refused(tmp_path):
     assert dataset.describe_indices()[0].index_type == "IVF_SQ"
     with pytest.raises(InvalidInputError, match="no vectors"):
         dataset.create_index("v", "IVF_FLAT", "empty", fragment_ids=[])
+
+
+def test_an_audit_finds_rows_that_are_missing_or_too_many(tmp_path):
+    path = str(tmp_path / "t")
+    lance.write_dataset(table(vectors(rows=60)), path)
+    dataset = lance_core.dataset(path)
+    dataset.create_index("v", "IVF_FLAT", num_partitions=2)
+    assert lance_core.verify(path, level="indices").is_ok
+    (index,) = dataset.snapshot.manifest.indices
+    folder = tmp_path / "t" / "_indices" / index.uuid_text
+    other = str(tmp_path / "other")
+    lance.write_dataset(pa.concat_tables([table(vectors(rows=59)), table(vectors(rows=59)[:1])]), other)
+    lance_core.dataset(other).delete("id = 58")
+    lance_core.dataset(other).create_index("v", "IVF_FLAT", num_partitions=2)
+    (wrong,) = (tmp_path / "other" / "_indices").iterdir()
+    for file in folder.iterdir():
+        file.write_bytes((wrong / file.name).read_bytes())
+    report = lance_core.verify(path, level="indices")
+    assert any("no entries for 1 rows (offsets 58)" in problem.message for problem in report.problems)
+    assert lance_core.repair(path) == {"v_idx": "rebuilt"}
+    after = lance_core.verify(path, level="indices")
+    assert [problem for problem in after.problems if problem.version == after.version] == []

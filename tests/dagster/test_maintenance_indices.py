@@ -2,6 +2,7 @@
 
 import dagster as dg
 import lance
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -13,6 +14,7 @@ from lance_dagster import (
     LanceResource,
     build_index_assets,
     build_maintenance_assets,
+    build_recall_check,
     build_table_health,
 )
 
@@ -97,3 +99,40 @@ def test_health_and_check_tell_uncovered_rows(uri, tmp_path):
 def test_declarations_are_checked():
     with pytest.raises(InvalidInputError, match="must map columns to types"):
         build_index_assets(spec(["id"]))
+
+
+@pytest.fixture
+def embeddings(tmp_path):
+    vectors = np.random.default_rng(0).normal(size=(400, 8)).astype(np.float32)
+    column = pa.FixedSizeListArray.from_arrays(vectors.ravel(), 8)
+    return lance_core.write_dataset(pa.table({"id": range(400), "v": column}), tmp_path / "t.lance")
+
+
+def test_a_declared_vector_index_is_built_with_its_options(embeddings, tmp_path):
+    assets = build_index_assets(spec({"v": "IVF_PQ(num_sub_vectors=4, num_bits=4, metric=cosine, num_partitions=2)"}))
+    materialize(assets, tmp_path)
+    embeddings.checkout_latest()
+    (index,) = embeddings.describe_indices()
+    assert (index.name, index.index_type) == ("v_ivfpq_idx", "IVF_PQ")
+    segment = embeddings.index_statistics("v_ivfpq_idx")["segments"][0]
+    assert (segment["metric_type"], segment["num_partitions"]) == ("cosine", 2)
+    assert materialize(assets, tmp_path)["indices"]["lance/skipped"]
+
+
+def test_the_recall_of_an_index_is_checked(embeddings, tmp_path):
+    embeddings.create_index("v", "IVF_FLAT", num_partitions=16)
+
+    def outcome(**options):
+        check = build_recall_check("t", "v", min_recall=0.95, **options)
+        resources = {"lance": LanceResource(root=str(tmp_path))}
+        selection = dg.AssetSelection.checks(check)
+        result = dg.materialize([dg.AssetSpec("t"), check], resources=resources, selection=selection)
+        (evaluation,) = result.get_asset_check_evaluations()
+        return evaluation.passed, evaluation.metadata["lance/recall"].value
+
+    assert outcome(nprobes=16) == (True, 1.0)
+    passed, recall = outcome(nprobes=1)
+    assert not passed
+    assert 0 < recall < 0.95
+    with pytest.raises(InvalidInputError, match="from 0 to 1"):
+        build_recall_check("t", "v", min_recall=2)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _BLOCK_ITEMS = 1 << 20
 """Products of queries and vectors that are held at a time."""
+_PENDING_ROWS = 1 << 10
 _MIN_BLOCK, _MAX_BLOCK = 1 << 8, 1 << 13
 
 
@@ -43,11 +44,11 @@ class TopRows:
         self._rows: Int64s = np.empty(0, np.int64)
         self.bounds: Doubles = np.full(num_queries, upper)
         """Shape (queries,): no row of a larger distance is kept any more."""
-        self.counts: Int64s = np.zeros(num_queries, np.int64)
-        """Shape (queries,): rows kept."""
+        self._pending: list[tuple[Int64s, Doubles, Int64s]] = []
+        self._num_pending = 0
 
     def add(self, queries: Int64s, distances: Doubles, rows: Int64s) -> None:
-        """Take rows in.
+        """Take rows in; they are ranked with those before once they are many.
 
         Args:
             queries: Shape (n,), number of the query.
@@ -59,31 +60,37 @@ class TopRows:
             keep &= distances < self._upper
         if not keep.any():
             return
-        queries = np.concatenate([self._queries, queries[keep]])
-        distances = np.concatenate([self._distances, distances[keep]])
-        rows = np.concatenate([self._rows, rows[keep]])
+        self._pending.append((queries[keep], distances[keep], rows[keep]))
+        self._num_pending += int(np.count_nonzero(keep))
+        if self._num_pending > max(len(self._rows), _PENDING_ROWS):
+            self._rank()
+
+    def _rank(self) -> None:
+        parts = [(self._queries, self._distances, self._rows), *self._pending]
+        queries, distances, rows = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+        self._pending.clear()
+        self._num_pending = 0
         order = np.lexsort((rows, distances, queries))
         queries = queries[order]
         ranks = np.arange(len(queries)) - np.searchsorted(queries, queries)
         is_kept = ranks < self.k
         order, queries = order[is_kept], queries[is_kept]
         self._queries, self._distances, self._rows = queries, distances[order], rows[order]
-        self.counts = np.bincount(queries, minlength=len(self.bounds))
         is_last = ranks[is_kept] == self.k - 1
         self.bounds[queries[is_last]] = self._distances[is_last]
 
     def add_for(self, query: int, distances: npt.NDArray[np.floating], rows: Int64s) -> None:
         """Take in many rows for one query; arguments as in `add`."""
-        if len(rows) > 4 * self.k and self.lower == -np.inf and np.isinf(self.bounds[query]):
-            limit = np.partition(distances, self.k - 1)[self.k - 1]  # NaN come last
-            at = np.flatnonzero(~(distances > limit))
-        else:
-            at = np.flatnonzero(distances <= self.bounds[query])
+        at = np.flatnonzero(distances <= self.bounds[query])
+        if len(at) > 2 * self.k and self.lower == -np.inf:
+            near = distances[at]
+            at = at[near <= np.partition(near, self.k - 1)[self.k - 1]]
         if len(at):
             self.add(np.full(len(at), query), distances[at].astype(np.float64), rows[at])
 
     def finish(self) -> tuple[Int64s, Doubles, Int64s]:
         """Return the query, distance and number of each row, ordered by query, distance and number."""
+        self._rank()
         return self._queries, self._distances, self._rows
 
 

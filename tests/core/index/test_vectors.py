@@ -1,0 +1,105 @@
+"""Kernels of vector search: compared with sorting all distances in double precision."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import lance_core
+from lance_core.index.vector.distances import pair_distances
+from lance_core.index.vector.kmeans import nearest_centroids, train_centroids
+from lance_core.index.vector.top_rows import ExactSearch, TopRows
+from lance_core.spark.nearest import search_batches
+from lance_core.vector import measure_recall
+
+
+def nearest_of_all(queries, vectors, metric, k):
+    """Rows by distance and number, each query for itself."""
+    expected = []
+    for number, query in enumerate(queries):
+        distances = pair_distances(np.repeat(query[None], len(vectors), 0), vectors, metric)
+        order = np.lexsort((np.arange(len(vectors)), distances))
+        order = order[~np.isnan(distances[order])][:k]
+        expected += [(number, distances[row], row) for row in order.tolist()]
+    return expected
+
+
+@given(
+    seed=st.integers(0, 1000),
+    metric=st.sampled_from(["l2", "cosine", "dot"]),
+    k=st.sampled_from([1, 3, 50]),
+    shift=st.sampled_from([0.0, 1e4]),
+    dtype=st.sampled_from(["f2", "f4", "f8"]),
+)
+@settings(max_examples=40, deadline=None)
+def test_the_nearest_rows_are_those_of_exact_distances(seed, metric, k, shift, dtype):
+    rng = np.random.default_rng(seed)
+    vectors = (rng.normal(size=(700, 5)) + shift).astype(dtype)
+    vectors[rng.integers(0, 700, 30)] = vectors[rng.integers(0, 700, 30)]  # equal distances
+    vectors[rng.integers(0, 700, 5)] = np.nan
+    vectors[rng.integers(0, 700, 5)] = 0
+    queries = (rng.normal(size=(3, 5)) + shift).astype(dtype)
+    top = TopRows(3, k)
+    search = ExactSearch(queries, metric, top)
+    for start in range(0, 700, 333):
+        search.add(vectors[start : start + 333], np.arange(start, min(start + 333, 700)))
+    found = list(zip(*(column.tolist() for column in top.finish()), strict=True))
+    assert found == nearest_of_all(queries, vectors, metric, k)
+
+
+def test_rows_that_come_late_in_many_parts_are_ranked():
+    rng = np.random.default_rng(0)
+    distances = rng.random(20_000).round(3)
+    top = TopRows(1, 7, lower=0.2, upper=0.9)
+    for start in range(0, len(distances), 100):
+        top.add_for(0, distances[start : start + 100], np.arange(start, start + 100))
+    inside = np.flatnonzero((distances >= 0.2) & (distances < 0.9))
+    order = inside[np.lexsort((inside, distances[inside]))][:7]
+    assert top.finish()[2].tolist() == order.tolist()
+
+
+def test_centroids_are_means_of_clusters_and_none_is_empty():
+    rng = np.random.default_rng(0)
+    centers = rng.normal(size=(6, 4)) * 100
+    sample = (centers[rng.integers(0, 6, 5000)] + rng.normal(size=(5000, 4))).astype(np.float32)
+    centroids, loss = train_centroids(sample, 6, max_rounds=50, rng=rng)
+    numbers, _ = nearest_centroids(sample, centroids)
+    assert len(np.unique(numbers)) == 6
+    assert loss < 5000 * 4 * 4000
+    few, loss = train_centroids(sample[:3], 5, max_rounds=5, rng=rng)
+    assert few.shape == (5, 4)
+    assert loss == 0
+
+
+@pytest.fixture
+def table(tmp_path):
+    vectors = np.random.default_rng(0).normal(size=(500, 8)).astype(np.float32)
+    column = pa.FixedSizeListArray.from_arrays(vectors.ravel(), 8)
+    return lance_core.write_dataset(pa.table({"id": range(500), "v": column}), tmp_path / "t")
+
+
+def test_recall_is_the_share_that_an_index_finds(table):
+    assert measure_recall(table, "v") == 1
+    table.create_index("v", "IVF_FLAT", num_partitions=16)
+    few, every = (measure_recall(table, "v", k=5, num_queries=20, nprobes=nprobes) for nprobes in (1, 16))
+    assert few < 0.9 < every == 1
+
+
+def test_tasks_join_queries_with_their_nearest_rows(table):
+    vectors = table.to_table(columns=["v"])["v"].to_pylist()
+    queries = pa.record_batch({"name": ["x", "none", "y"], "q": [vectors[3], None, vectors[9]]})
+    (found,) = search_batches(
+        iter([queries]),
+        uri=table.uri,
+        version=table.version,
+        storage_options=None,
+        query_column="q",
+        columns=["id"],
+        condition="id > 5",
+        nearest={"column": "v", "k": 2},
+    )
+    assert found.schema.names == ["name", "q", "id", "_distance"]
+    assert found["name"].to_pylist() == ["x", "x", "y", "y"]
+    assert found["id"][2].as_py() == 9
+    assert min(found["id"].to_pylist()) > 5
