@@ -1,6 +1,7 @@
 """Merges that look their keys up in indices do what merges without indices do."""
 
 import itertools
+import shutil
 
 import numpy as np
 import pyarrow as pa
@@ -19,17 +20,30 @@ def table(rng, count):
     return pa.table({"k": pa.array(keys), "name": names, "x": rng.random(count)})
 
 
-def build(path, seed, *, stable):
+def build(path, *, stable):
     """A table with indices that miss new fragments, updated rows and deleted rows."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(7)
     rows = table(rng, ROWS)
     dataset = lance_core.write_dataset(rows.slice(0, 3000), path, max_rows_per_file=700, enable_stable_row_ids=stable)
     dataset.create_scalar_index("k", "BTREE")
     dataset.create_scalar_index("name", "BTREE")
-    dataset.update({"name": "name || '!'"}, where=f"k % 13 = {seed % 13}")
-    dataset.delete(f"k % 11 = {seed % 11}")
-    dataset = lance_core.write_dataset(rows.slice(3000), dataset, mode="append")
-    return lance_core.dataset(dataset.uri), rng
+    dataset.update({"name": "name || '!'"}, where="k % 13 = 7")
+    dataset.delete("k % 11 = 7")
+    lance_core.write_dataset(rows.slice(3000), dataset, mode="append")
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """Copies of tables that are built once."""
+    folder = tmp_path_factory.mktemp("built")
+    for stable in (False, True):
+        build(folder / str(stable), stable=stable)
+
+    def copy(path, *, stable):
+        shutil.copytree(folder / str(stable), path)
+        return lance_core.dataset(path)
+
+    return copy
 
 
 def source(rng, dataset):
@@ -51,14 +65,15 @@ CLAUSES = {
 CASES = list(itertools.product(CLAUSES, [["k"], ["name"], ["k", "name"], ["x", "k"]], [False, True]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", range(len(CASES)))
-def test_merges_with_and_without_indices_are_alike(tmp_path, monkeypatch, number):
+def test_merges_with_and_without_indices_are_alike(tmp_path, monkeypatch, built, number):
     clause, key, stable = CASES[number]
     results = []
     for has_index in (True, False):
         path = tmp_path / str(has_index)
-        dataset, rng = build(path, number, stable=stable)
-        rows = source(rng, dataset)
+        dataset = built(path, stable=stable)
+        rows = source(np.random.default_rng(number), dataset)
         if not has_index:
             monkeypatch.setattr(merge_match, "find_candidates", lambda *_: None)
         stats = CLAUSES[clause](dataset.merge_insert(key)).execute(rows)

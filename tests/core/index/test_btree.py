@@ -1,11 +1,13 @@
 """B-trees: what they answer, what they leave to the scan, and how damage is told; in tests/compat pylance judges."""
 
 import math
+import os
+import uuid
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lance_core
@@ -92,15 +94,16 @@ VALUES = {
 }
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@pytest.mark.slow
+@settings(max_examples=100 if os.environ.get("LANCE_TESTS") == "deep" else 8, deadline=None)
 @pytest.mark.parametrize("name", VALUES)
 @given(data=st.data())
-def test_answers_are_those_of_a_scan(tmp_path_factory, name, data):
+def test_answers_are_those_of_a_scan(name, data):
     strategy, kind = VALUES[name]
     values = data.draw(st.lists(st.none() | strategy, min_size=1, max_size=30))
     literal = data.draw(strategy)
     rows = pa.table({"i": range(len(values)), "x": pa.array(values, kind)})
-    uri = tmp_path_factory.mktemp("t") / "t"
+    uri = f"memory://{uuid.uuid4()}"
     dataset = lance_core.write_dataset(rows, uri, max_rows_per_file=data.draw(st.integers(3, 30)))
     dataset.create_scalar_index("x", "BTREE")
     if data.draw(st.booleans()):
