@@ -60,6 +60,7 @@ def test_every_codec_has_a_row():
     assert {kind.__name__ for kind in encodings.Encoding.__subclasses__()} >= {*ROWS} | BY_HAND
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("has_nulls", [False, True])
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("name", ROWS)

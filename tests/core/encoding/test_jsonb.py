@@ -45,6 +45,7 @@ def test_known_bytes(text):
     assert decode_text(data) == text
 
 
+@pytest.mark.slow
 @given(VALUES)
 def test_values_come_back(value):
     assert json.loads(decode_text(encode_text(json.dumps(value)))) == value

@@ -59,6 +59,7 @@ def _others():
 ARRAYS = [*_numbers(), *_others(), pa.nulls(N)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0, 0.1, 0.9, 1])
 @pytest.mark.parametrize("array", ARRAYS, ids=[f"{i}-{a.type}" for i, a in enumerate(ARRAYS)])
 def test_leaf_types(data_file, array, share):
@@ -100,6 +101,7 @@ def _value(kind, rng, share):
     return number % 2 == 0 if kind == pa.bool_() else f"text {number}" if kind == pa.string() else number
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page_bytes", [300, 8 << 20])
 @pytest.mark.parametrize("share", [0, 0.2, 1])
 @pytest.mark.parametrize("kind", NESTED.values(), ids=NESTED.keys())

@@ -75,6 +75,7 @@ CHANGES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", CHANGES)
 def test_answers_are_those_of_a_scan(dataset, change):
     CHANGES[change](dataset)

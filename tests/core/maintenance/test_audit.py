@@ -61,6 +61,7 @@ CHANGES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stable", [False, True])
 def test_no_false_alarm_on_random_tables(stable):
     for seed in range(NUM_TABLES // 2):
@@ -87,6 +88,7 @@ def folder_of(table, name):
     return Path(table.uri, "_indices", entry.segments[0].uuid)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("column", KINDS)
 @pytest.mark.parametrize("stable", [False, True])
 def test_files_of_other_rows_are_found(tmp_path, stable, column):
@@ -104,6 +106,7 @@ def test_files_of_other_rows_are_found(tmp_path, stable, column):
     assert problems(table) == set()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("column", ["b", "k", "l", "s"])
 def test_missing_entries_are_found(tmp_path, column):
     """The entry of an index says that it covers a fragment that its files do not have."""

@@ -43,6 +43,7 @@ def dataset(tmp_path, request):
     return made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", [150, 300, 10_000])
 def test_compaction_keeps_coverage(dataset, target):
     dataset.delete(DELETED)
@@ -116,6 +117,7 @@ def test_a_damaged_index_does_not_stop_compaction(dataset):
     assert lance_core.dataset(dataset.uri).count_rows("k = 5") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
 def test_zone_maps_follow_their_rows(tmp_path, seed):
     """Nulls and NaN that are left, zones cut by new fragments, small zones as one."""

@@ -33,6 +33,7 @@ def test_unpacks_what_the_slow_way_unpacks(bits, width):
     assert got.tolist() == [slow_unpack(words[3:], width, bits)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 3, 65])
 @pytest.mark.parametrize(("bits", "width"), WIDTHS)
 def test_packing_is_the_reverse_of_unpacking(bits, width, count):
