@@ -75,10 +75,21 @@ def pytest_collection_modifyitems(config, items):
     assert not strays, f"name these tests in SPARK_TESTS, or each process starts a Java process of its own: {strays}"
 
 
-def pytest_collection_finish():
+def _leave_to_rest():
     """Let garbage collections pass over what stays for good: a full one took a quarter of a second, in each of many."""
     gc.collect()
     gc.freeze()
+
+
+def pytest_collection_finish():
+    _leave_to_rest()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item, nextitem):
+    """What the tests of a file left, caches and modules above all, stays."""
+    if nextitem is None or nextitem.path != item.path:
+        _leave_to_rest()
 
 
 @dataclass(frozen=True, kw_only=True)
