@@ -15,6 +15,7 @@ from lance_core.blob import BlobFile
 from lance_core.errors import InvalidInputError
 from lance_core.format.blobs import blob_view
 from lance_core.format.extensions import batches_with_types, with_types
+from lance_core.format.index_metadata import index_kind
 from lance_core.scan.blob_rows import blob_leaves, described_blobs
 from lance_core.scan.fragments import count_all_matching
 from lance_core.scan.indexed import with_index_answer
@@ -268,7 +269,9 @@ class LanceScanner:
         return count if query.limit is None else min(count, query.limit)
 
     def analyze_plan(self, count_rows: bool = False) -> str:
-        """Read it all, and tell what was read and how long it took, as text for people.
+        """Read it all, and tell what was read, what indices saved and how long it took, as text for people.
+
+        Savings are pages, rows and bytes of the filter's columns, against what a scan without indices reads of them.
 
         Args:
             count_rows: Only count the rows.
@@ -280,10 +283,21 @@ class LanceScanner:
             sizes = [(batch.num_rows, batch.nbytes) for batch in self.to_batches()]
             rows, num_bytes = (sum(column) for column in zip((0, 0), *sizes, strict=True))
             done = f"output_rows={rows}, output_batches={len(sizes)}, output_bytes={num_bytes}"
-        return f"{self.explain_plan(verbose=True)}\n  {done}, elapsed={(perf_counter() - began) * 1000:.1f} ms"
+        elapsed = f"elapsed={(perf_counter() - began) * 1000:.1f} ms"
+        return "\n".join([self.explain_plan(verbose=True), *self._savings(), f"  {done}, {elapsed}"])
+
+    def _savings(self) -> list[str]:
+        """Return what indices saved, as lines of text."""
+        from lance_core.scan.savings import measure_savings  # noqa: PLC0415 rarely needed
+
+        plan = self._query.plan
+        if plan.index_answer is None:
+            return []
+        savings = measure_savings(self._files, self._fragments, plan, plan.index_answer)
+        return [] if savings is None else [f"  index: {savings.text}"]
 
     def explain_plan(self, verbose: bool = False) -> str:
-        """Describe the plan of the scan as text.
+        """Describe the plan of the scan as text, with the indices that it uses and the rows that they leave.
 
         Args:
             verbose: Name the expressions too.
@@ -302,8 +316,7 @@ class LanceScanner:
             for output in computed
             if output.expression is not None
         ]
-        if plan.index_answer is not None:
-            lines.append(f"  index: {', '.join(plan.index_names)}, {self._indexed_rows(plan)}")
+        lines += self._index_lines(plan)
         if query.ranking is not None:
             lines.append(f"  search: {query.ranking.text}")
         if query.order:
@@ -315,6 +328,16 @@ class LanceScanner:
             lines.append(f"  limit: {query.limit}, offset: {query.offset}")
         lines.append(f"  result: {', '.join(query.schema.names)}")
         return "\n".join(lines)
+
+    def _index_lines(self, plan: ScanPlan) -> list[str]:
+        """Return which indices the scan uses and what they leave of the rows, as lines of text."""
+        if plan.predicate is None:
+            return []
+        if plan.index_answer is None:
+            return ["  no index is used"]
+        kinds = {index.name: index_kind(index) for index in self._snapshot.manifest.indices}
+        used = ", ".join(f"{name} {kinds[name]}" for name in plan.index_names)
+        return [f"  index: {', '.join(plan.index_names)}, {self._indexed_rows(plan)}", f"  index kinds: {used}"]
 
     def _indexed_rows(self, plan: ScanPlan) -> str:
         """Return what indices leave of the rows, as text."""

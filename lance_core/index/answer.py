@@ -62,6 +62,19 @@ class RowAnswer:
         """True if nothing is known of any row."""
         return not len(self.bounds) and int(self.codes[0]) == ANY
 
+    def may_match(self, fragment_ids: Int64s, num_rows: Int64s) -> npt.NDArray[np.bool_]:
+        """Return for some fragments whether any of their rows may match.
+
+        Args:
+            fragment_ids: Shape (n,).
+            num_rows: Shape (n,), physical rows of each.
+        """
+        firsts = fragment_ids << ADDRESS_SHIFT
+        low = np.searchsorted(self.bounds, firsts, side="right")
+        high = np.searchsorted(self.bounds, firsts + num_rows, side="left")
+        before = np.concatenate([[0], np.cumsum((self.codes & TRUE) != 0)])
+        return before[high + 1] > before[low]
+
     def of_fragment(self, fragment_id: int, num_rows: int) -> FragmentAnswer:
         """Return what is known of the rows of one fragment."""
         first = fragment_id << ADDRESS_SHIFT

@@ -26,6 +26,7 @@ from lance_core.format.btree import (
     page_schema,
 )
 from lance_core.index import answer as answers
+from lance_core.index.btree_pages import PageCache, row_numbers
 from lance_core.index.external_sort import DEFAULT_MEMORY, MEMORY_OPTION
 from lance_core.index.files import check_columns, metadata_number, read_columns
 from lance_core.index.ranges import question_ranges
@@ -55,8 +56,10 @@ _ALWAYS_WORTH = 1 << 14
 """Rows whose addresses are always worth reading."""
 
 _FEW_PAGES = 8
+_MANY_PAGES = 256
 _MOST_PAGES = 1 / 4
-"""Pages that are always worth reading, and the share up to which more are: 94 of 489 pages took a third of a scan."""
+"""Pages that are always worth reading whole, pages that never are, and the share up to which more than few are: 94 of
+489 pages took a third of a scan."""
 
 _STRIDE = 1 << 6
 """Where many pages would be read, every 64th value is read first, and then those between two of them."""
@@ -99,6 +102,7 @@ class BTreeSegment:
         self._num_rows = pages.num_rows
         self._rows_per_page = rows_per_page
         self._first_page = num_nulls // rows_per_page
+        self._cache = PageCache(pages, path, num_nulls=num_nulls, rows_per_page=rows_per_page)
         self._most_rows = max(_ALWAYS_WORTH, int(self._num_rows * _MOST_SHARE))
 
     @property
@@ -115,12 +119,12 @@ class BTreeSegment:
         """Read all values in order and the row of each, some at a time."""
         for start in range(0, self._num_rows, _BATCH_ROWS):
             values, ids = read_columns(self._pages, ["values", "ids"], start, min(start + _BATCH_ROWS, self._num_rows))
-            yield values, _row_numbers(ids, self._path)
+            yield values, row_numbers(ids, self._path)
 
     def content(self) -> tuple[pa.Array, Int64s]:
         """Read all values in order, and the row of each."""
         values, ids = read_columns(self._pages, ["values", "ids"], 0, self._num_rows)
-        return values, _row_numbers(ids, self._path)
+        return values, row_numbers(ids, self._path)
 
     def entries(self) -> Iterator[tuple[pa.Array, Int64s]]:
         """Read all values in order, and the row of each."""
@@ -174,14 +178,16 @@ class BTreeSegment:
         found = [np.full(len(keys), self._num_rows, np.int64) for _ in sides]
         needed = np.unique(np.concatenate(numbers))
         needed = needed[needed < self._first_page + len(self._last_keys)]
-        if len(needed) > max(_FEW_PAGES, len(self._last_keys) * _MOST_PAGES):
+        if len(needed) > max(_FEW_PAGES, min(_MANY_PAGES, len(self._last_keys) * _MOST_PAGES)):
             if len(keys) * _STRIDE > self._num_rows * _MOST_PAGES:
                 return None
             return [self._searched(keys, pages, side) for side, pages in zip(sides, numbers, strict=True)]
-        for number, start, page in self._read_pages(needed):
-            for side, pages, positions in zip(sides, numbers, found, strict=True):
-                here = np.flatnonzero(pages == number)
-                positions[here] = start + np.searchsorted(page, keys[here], side=side)
+        pages = self._cache.get(needed.tolist())
+        for side, side_pages, positions in zip(sides, numbers, found, strict=True):
+            for number, page in pages.items():
+                here = np.flatnonzero(side_pages == number)
+                if len(here):
+                    positions[here] = page.positions(keys[here], side)
         return found
 
     def _searched(self, keys: Keys, pages: Int64s, side: Side) -> Int64s:
@@ -213,31 +219,10 @@ class BTreeSegment:
 
         if not len(rows):
             return self._last_keys[:0]
-        batch = self._pages.take(self._pages.schema.select(["values"]), self._pages.column_numbers, rows)
-        if batch.column(0).null_count:
+        (values,) = self._cache.take(["values"], rows)
+        if values.null_count:
             raise CorruptDataError("a page of the B-tree has nulls behind values", path=self._path)
-        return sort_keys(batch.column(0))
-
-    def _read_pages(self, numbers: Int64s) -> Iterator[tuple[int, int, Keys]]:
-        """Read pages together, which takes an eighth of the time of reading them one by one.
-
-        Yields:
-            The number of each page, its first row that is not null, and the keys from there on.
-        """
-        from lance_core.index.order import sort_keys  # noqa: PLC0415 as above
-
-        starts = np.maximum(numbers * self._rows_per_page, self._num_nulls)
-        ends = np.minimum((numbers + 1) * self._rows_per_page, self._num_rows)
-        if not len(numbers):
-            return
-        rows = np.concatenate([np.arange(*pair) for pair in zip(starts.tolist(), ends.tolist(), strict=True)])
-        batch = self._pages.take(self._pages.schema.select(["values"]), self._pages.column_numbers, rows)
-        if batch.column(0).null_count:
-            raise CorruptDataError("a page of the B-tree has nulls behind values", path=self._path)
-        at = 0
-        for number, start, end in zip(numbers.tolist(), starts.tolist(), ends.tolist(), strict=True):
-            yield number, start, sort_keys(batch.column(0).slice(at, end - start))
-            at += end - start
+        return sort_keys(values)
 
     # ------------------------------------------------------------------------------------------------------ their rows
 
@@ -245,16 +230,20 @@ class BTreeSegment:
         if start == end:
             return _NO_ROWS
         (ids,) = read_columns(self._pages, ["ids"], start, end)
-        return _row_numbers(ids, self._path)
+        return row_numbers(ids, self._path)
 
     def _ids_of(self, starts: Int64s, ends: Int64s) -> Int64s:
         filled = np.flatnonzero(starts < ends)
+        if not len(filled):
+            return _NO_ROWS
+        cached = self._cache.ids(starts[filled], ends[filled])
+        if cached is not None:
+            return cached
         if len(filled) < 2:
-            return self._ids(int(starts[filled[0]]), int(ends[filled[0]])) if len(filled) else _NO_ROWS
-        ordered = np.sort(np.concatenate([np.arange(starts[at], ends[at]) for at in filled.tolist()]))
-        projection = self._pages.schema.select(["ids"])
-        batch = self._pages.take(projection, self._pages.column_numbers, ordered)
-        return _row_numbers(batch.column(0), self._path)
+            return self._ids(int(starts[filled[0]]), int(ends[filled[0]]))
+        ordered = np.sort(_rows_of(starts[filled], ends[filled]))
+        (ids,) = self._cache.take(["ids"], ordered)
+        return row_numbers(ids, self._path)
 
 
 class BTreeKind:
@@ -367,10 +356,3 @@ def _rows_of(starts: Int64s, ends: Int64s, *, step: int = 1) -> Int64s:
     counts = np.maximum(-(-(ends - starts) // step), 0)
     firsts = np.cumsum(counts) - counts
     return (np.arange(counts.sum()) - np.repeat(firsts, counts)) * step + np.repeat(starts, counts)
-
-
-def _row_numbers(ids: pa.Array, path: str) -> Int64s:
-    numbers = ids.to_numpy(zero_copy_only=False).view(np.int64)
-    if len(numbers) and int(numbers.min()) < 0:
-        raise CorruptDataError("the B-tree has row ids above 2^63", path=path)
-    return numbers

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 
 from lance_core.errors import CorruptDataError
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
     from lance_core.store.base import Store
 
 _FILE_VERSION = "2.1"
-_BATCH_ROWS = 1 << 16
+_BATCH_ROWS = _MAX_ROWS_AT_ONCE = 1 << 16
+"""Rows of a batch, and up to which a read as rows takes less time than to begin a scan."""
 
 
 class SegmentFiles:
@@ -114,6 +116,9 @@ def read_columns(reader: DataFileReader, names: Sequence[str], start: int, end: 
         CorruptDataError: The file is damaged.
     """
     projection = reader.schema.select(list(names))
+    if end - start <= _MAX_ROWS_AT_ONCE:
+        batch = reader.take(projection, reader.column_numbers, np.arange(start, end))
+        return [batch.column(name) for name in names]
     batches = reader.scan(projection, reader.column_numbers, start=start, end=end, batch_size=_BATCH_ROWS)
     table = pa.Table.from_batches(batches, schema=projection.to_arrow()).select(list(names))
     return [_whole(column) for column in table.columns]

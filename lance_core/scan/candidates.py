@@ -15,9 +15,10 @@ import pyarrow as pa
 
 from lance_core.encoding.arrow_values import offset_dtype
 from lance_core.encoding.distinct import distinct
+from lance_core.format.fragment_list import FragmentList
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from lance_core.file.read.v0_1 import BatchStatistics
     from lance_core.format.fragment import Fragment
@@ -35,6 +36,15 @@ SPARSE_SHARE = 1 / 32
 
 _LONG_RUN = 1 << 7
 """Candidates that follow one another in such runs on average are read as ranges, not row by row."""
+
+
+def candidate_fragments(fragments: Iterable[Fragment], plan: ScanPlan) -> Iterable[Fragment]:
+    """Return the fragments of which rows may match, as far as indices tell, in the same order."""
+    if plan.index_answer is None or not isinstance(fragments, FragmentList):
+        return fragments
+    ids, num_rows = fragments.ids.astype(np.int64), fragments.physical_rows.astype(np.int64)
+    positions = np.flatnonzero(plan.index_answer.may_match(ids, num_rows))
+    return fragments if len(positions) == len(ids) else [fragments[position] for position in positions.tolist()]
 
 
 def candidate_ranges(reader: FragmentReader, plan: ScanPlan, start: int, end: int) -> list[tuple[int, int]]:

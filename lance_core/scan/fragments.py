@@ -21,7 +21,13 @@ from lance_core.encoding.kernels import numbers_array, starts_of, take_inside
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.file.read.strategy import MOST_HELD
 from lance_core.format.schema import Schema
-from lance_core.scan.candidates import SPARSE_SHARE, candidate_ranges, decided_matches, scattered_candidates
+from lance_core.scan.candidates import (
+    SPARSE_SHARE,
+    candidate_fragments,
+    candidate_ranges,
+    decided_matches,
+    scattered_candidates,
+)
 from lance_core.scan.fragment_reader import FragmentReader, Rows
 from lance_core.scan.fragment_run import FragmentRun, runs_of
 from lance_core.scan.lineage import ROW_CREATED_AT
@@ -71,6 +77,7 @@ def scan_fragments(
         offset: Matching rows to leave out first.
         is_separate: Each batch holds rows of one fragment only.
     """
+    fragments = candidate_fragments(fragments, plan)
     if limit is None and not is_separate and (plan.predicate is not None or not offset):
         streams = _works(files, runs_of(files, fragments, plan), plan, scan_fragment)
         return _window_of(chained(files.store, streams, num_asks=_num_asks(plan)), limit, offset)
@@ -190,7 +197,7 @@ def count_matching(reader: RowSource, plan: ScanPlan) -> int:
 
 def count_all_matching(files: OpenFiles, fragments: Iterable[Fragment], plan: ScanPlan) -> int:
     """Count the rows of some fragments that the predicate matches."""
-    sources = runs_of(files, fragments, plan)
+    sources = runs_of(files, candidate_fragments(fragments, plan), plan)
     return sum(computed(files.store, _works(files, sources, plan, count_matching)))
 
 
