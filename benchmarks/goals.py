@@ -46,6 +46,12 @@ _ANY = float("inf")
 _LZ4 = "core-2.2-lz4"
 _TABLES, _TEXTS = ("taxi", "text", "nested"), ("taxi", "text")
 
+_LOOK_UPS = (
+    *(f"{column} {keys}" for column in ("id", "text", "time") for keys in ("= key", "IN 100 keys")),
+    "range of 0.1 % of id",
+    "BITMAP = 1 %",
+)
+
 
 def _text_as_lz4() -> tuple[Goal, ...]:
     """Text once more, with LZ4 asked for in the fields' metadata: the other end of bytes against time."""
@@ -132,6 +138,16 @@ _ALL = (
     Goal(35, "the same, told that rows are small", 0.75, 0.70, Single("Spark write", "parquet", "lance, small rows")),
     Goal(36, "Spark: read all of it, beside Parquet", 1.7, 1.2, Single("Spark read, full", "parquet")),
     Goal(37, "Spark: read 2 of its columns, beside Parquet", 2.4, 1.8, Single("Spark read, two", "parquet")),
+    *[Goal(38, f"{opened}{work}", 1.0, 0.7, Single(f"{opened}{work}"))
+      for opened in ("look up: ", "open, look up: ") for work in _LOOK_UPS],
+    *[Goal(39, f"build {what}", must, aim, Single(f"build {what}"))
+      for what, must, aim in (("BTREE of id", 2.0, 1.5), ("BTREE of text", 3.0, 2.0), ("BITMAP of few", 2.0, 1.0))],
+    Goal(40, "upsert 1,000 rows by an indexed key", 1.0, 0.5, Single("upsert 1,000 rows by an indexed key")),
+    Goal(41, "compact 100 fragments with an index", 1.0, 0.3, Single("compact 100 fragments with an index")),
+    Goal(41, "the same beside no index", 1.3, 1.1, Single("compact 100 fragments with an index", "without")),
+    Goal(41, "the same, remap deferred, beside no index", 1.1, 1.0,
+         Single("compact 100 fragments with an index", "without", "deferred")),
+    Goal(42, "audit of indices by sampling, beside a scan", 0.05, 0.02, Single("audit of indices by sampling", "scan")),
     *_text_as_lz4(),
     Goal(0, "scan text with zstd, beside 2.1 (17 is of LZ4)", _ANY, _ANY, OfData("text", "scan", "pylance-2.1")),
     Goal(0, "compact taxi with deletions", _ANY, _ANY, Single("compact taxi with deletions")),

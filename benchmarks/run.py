@@ -11,7 +11,8 @@ Engines: `core-2.2` is lance_core with files of version 2.2, `pylance-2.1` the o
 `core<pylance-2.1` is lance_core reading what pylance wrote, `delta` needs the package deltalake. Rounds are interleaved
 in changing order, so that a noisy machine disturbs all alike. Parts: `data` (writes, reads, sizes, requests,
 memory of each data set), `scale` (import, open, commits, histories, tags), `fragments` (scans of many
-small ones), `changes` (delete, compaction, clean-up, the same bytes again), `codecs` (text in each codec), `dagster`
+small ones), `changes` (delete, compaction, clean-up, the same bytes again), `indices` (builds, look-ups, upserts,
+remap, audit; 10 million rows with --scale 5), `codecs` (text in each codec), `dagster`
 (an asset from start to end), `spark` (a DataFrame written and read). More: spark_read.py, spark_write.py, compact.py,
 commit.py. Without --engines and --works each data set is asked what goals.py and picture.py need.
 """
@@ -29,6 +30,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import changes
+import indices
 from at_scale import imports, opening, small_fragments
 from checkouts import compare_checkouts
 from data import DATA_SETS
@@ -45,7 +47,7 @@ from text_codecs import measure_codecs
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-PARTS = ("data", "scale", "fragments", "changes", "codecs", "dagster", "spark")
+PARTS = ("data", "scale", "fragments", "changes", "indices", "codecs", "dagster", "spark")
 PACKAGES = ("pylance", "pyarrow", "numpy", "deltalake")
 EVERY = ["core-2.2", "core<pylance-2.1", "pylance-2.0", "pylance-2.1", "pylance-2.2", "parquet", "ipc"]
 SELDOM = {"head", "head*", "scan*", "count all", "peak scan"}
@@ -143,6 +145,11 @@ def steps(options: argparse.Namespace, root: Path, results: dict[str, Any]) -> I
         yield
         singles |= alone(changes.cleanups, root, number, rounds)
         results["same_bytes"] = changes.same_bytes(root, min(options.scale, 0.05))
+        yield
+    if "indices" in options.parts:
+        print("build and use indices ...", flush=True)
+        begin()
+        singles |= alone(indices.indices, root, options.scale, options.rounds)
         yield
     if "codecs" in options.parts:
         begin()
