@@ -173,7 +173,7 @@ def _with_filter(plan: ScanPlan, schema: Schema, condition: str | Expression, ba
     named = schema.to_arrow()
     for name in SYSTEM_COLUMNS:
         named = named.append(pa.field(name, pa.uint64()))
-    predicate = make_predicate(condition, named)
+    predicate = _predicate(condition, schema, named)
     needed = schema.select([name for name in predicate.columns if name not in SYSTEM_COLUMNS])
     needed = _stored_json(needed, plan.projection.names)
     rest = tuple(top_field for top_field in plan.projection.fields if top_field not in needed.fields)
@@ -185,6 +185,24 @@ def _with_filter(plan: ScanPlan, schema: Schema, condition: str | Expression, ba
         rest=Schema(rest, plan.projection.metadata),
         batch_size=batch_size or default_batch_size(widest),
     )
+
+
+_predicates: deque[tuple[Schema, str, Predicate]] = deque(maxlen=_MANY_PLANS)
+
+
+def _predicate(condition: str | Expression, schema: Schema, named: pa.Schema) -> Predicate:
+    """Return the predicate of a condition; SQL that is asked again is not parsed again, which would take a millisecond.
+
+    Predicates depend on nothing but the text and the schema: no function of `lance_core.sql` tells the time.
+    """
+    if not isinstance(condition, str):
+        return make_predicate(condition, named)
+    for known_schema, text, predicate in list(_predicates):
+        if known_schema is schema and text == condition:
+            return predicate
+    predicate = make_predicate(condition, named)
+    _predicates.appendleft((schema, condition, predicate))
+    return predicate
 
 
 def _check_names(names: Sequence[str], schema: Schema) -> None:

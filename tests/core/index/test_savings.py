@@ -4,6 +4,7 @@ import pyarrow as pa
 import pytest
 
 import lance_core
+import lance_core.sql.parse
 from lance_core.index.btree_pages import PageCache
 
 
@@ -57,3 +58,18 @@ def test_look_ups_read_a_page_of_a_b_tree_once(dataset, monkeypatch, column):
         value = number if column == "k" else f"'{number:08}'"
         assert dataset.to_table(["k"], filter=f"{column} = {value}")["k"].to_pylist() == [number]
     assert reads == [["values", "ids"]]
+
+
+def test_a_condition_is_parsed_once_for_a_schema(dataset, monkeypatch):
+    parsed, parse = [], lance_core.sql.parse.parse_condition
+
+    def counted(text, schema):
+        parsed.append(text)
+        return parse(text, schema)
+
+    monkeypatch.setattr("lance_core.sql.parse.parse_condition", counted)
+    for _ in range(3):
+        assert dataset.count_rows("k < 17 AND k > 12") == 4
+    dataset.alter_columns({"path": "t", "name": "u"})
+    assert dataset.count_rows("k < 17 AND k > 12") == 4
+    assert parsed == ["k < 17 AND k > 12"] * 2
