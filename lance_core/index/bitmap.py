@@ -73,11 +73,16 @@ class Bitmaps:
         self.path = path
         self.reader = reader
         self.num_nulls = keys.null_count
-        """1 if the first key is null, else 0."""
+        """1 if a key is null, else 0."""
         self.num_keys = reader.num_rows
-        is_first = self.num_nulls == 0 or not keys[0].is_valid
+        is_null = keys.is_null().to_numpy(zero_copy_only=False)
+        self.first = int(self.num_nulls and is_null[0])
+        """Number of the first key that is not null; null comes first, or last where pylance added rows to an index."""
+        self.end = self.first + self.num_keys - self.num_nulls
+        """Number behind the last key that is not null."""
         self._keys = sort_keys(keys.drop_null())
-        if self.num_nulls > 1 or not is_first or (self._keys[1:] <= self._keys[:-1]).any():
+        is_misplaced = is_null[self.first : self.end].any()
+        if self.num_nulls > 1 or is_misplaced or (self._keys[1:] <= self._keys[:-1]).any():
             raise CorruptDataError("the keys of a bitmap index are not in order", path=path)
 
     def positions(self, values: pa.Array, *sides: Side) -> list[Int64s]:
@@ -85,7 +90,7 @@ class Bitmaps:
         from lance_core.index.order import sort_keys  # noqa: PLC0415 as above
 
         wanted = sort_keys(values)
-        return [np.searchsorted(self._keys, wanted, side=side) + self.num_nulls for side in sides]
+        return [np.searchsorted(self._keys, wanted, side=side) + self.first for side in sides]
 
     def rows(self, numbers: Int64s) -> list[Int64s]:
         """Read the rows of some keys; ``numbers`` are ascending and distinct."""
@@ -97,7 +102,7 @@ class Bitmaps:
 
     def null_rows(self) -> Int64s:
         """Read the rows of the key null."""
-        return self.rows(np.zeros(1, np.int64))[0] if self.num_nulls else _NO_ROWS
+        return self.rows(np.array([0 if self.first else self.end]))[0] if self.num_nulls else _NO_ROWS
 
     def content(self) -> Iterable[tuple[pa.Array, list[Int64s]]]:
         """Read all keys, in batches, and the rows of each."""
@@ -154,9 +159,7 @@ class BitmapSegment:
                 return None if equal is None else answers.not_(equal)
             case _:
                 pass
-        ranges = question_ranges(
-            question, bitmaps.kind, bitmaps.positions, first=bitmaps.num_nulls, end=bitmaps.num_keys
-        )
+        ranges = question_ranges(question, bitmaps.kind, bitmaps.positions, first=bitmaps.first, end=bitmaps.end)
         if ranges is None or int((ranges[1] - ranges[0]).clip(0).sum()) > _MOST_KEYS:
             return None
         numbers = np.unique(np.concatenate([_NO_ROWS, *(np.arange(*pair) for pair in zip(*ranges, strict=True))]))

@@ -170,3 +170,27 @@ def index_contents(uri):
         for path in sorted(Path(uri, "_indices", segment.uuid).iterdir()):
             table = LanceFileReader(str(path)).read_all().to_table()
             yield index.name, path.name, table.schema, [repr(row) for row in table.to_pylist()]
+
+
+@pytest.mark.parametrize("column", ["b", "l"])
+def test_null_is_the_last_key_where_pylance_added_rows(tmp_path, column):
+    uri = str(tmp_path / "t")
+    values = {"b": [None, 1, 2, 3] * 10, "l": [[None, 1], [2], None, [3]] * 10}
+    part = pa.table({"b": values["b"], "l": values["l"], "k": range(40)})
+    lance.write_dataset(part, uri)
+    lance.dataset(uri).create_scalar_index(column, {"b": "BITMAP", "l": "LABEL_LIST"}[column])
+    lance.write_dataset(part, uri, mode="append")
+    lance.dataset(uri).optimize.optimize_indices()
+    conditions = {
+        "b": ["b = 3", "b <> 3", "b > 1", "b <= 2", "b IS NULL", "NOT (b IN (1, 3))"],
+        "l": ["array_has(l, 3)", "NOT array_has(l, 2)", "array_has_any(l, [1, 2])"],
+    }[column]
+    ours = lance_core.dataset(uri)
+    for _ in range(2):
+        for condition in conditions:
+            assert "index:" in ours.scanner(filter=condition).explain_plan(), condition
+            assert ours.count_rows(condition) == ours.scanner(filter=condition, use_scalar_index=False).count_rows()
+        ours.optimize.optimize_indices(retrain=False, num_indices_to_merge=1)
+        ours.delete("k = 1")
+        ours.optimize.compact_files()
+    assert lance_core.verify(uri, level="indices").is_ok
