@@ -1,4 +1,4 @@
-"""What indices save a scan: pages, rows and bytes of the filter's columns that are not read."""
+"""Measure the pages, rows and bytes of a filter's columns that indices save a scan."""
 
 from __future__ import annotations
 
