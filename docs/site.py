@@ -34,7 +34,13 @@ PACKAGES = (
     "lance_dagster",
 )
 SECTIONS = {
-    "How-to": ("docs/how-to.md", "docs/spark.md", "docs/spark-clusters.md", "docs/object-stores.md", "docs/command-line.md"),
+    "How-to": (
+        "docs/how-to.md",
+        "docs/spark.md",
+        "docs/spark-clusters.md",
+        "docs/object-stores.md",
+        "docs/command-line.md",
+    ),
     "Reference": ("reference/*.md", "docs/supported.md"),
     "Understanding": ("docs/guarantees.md", "docs/comparison.md", "docs/security.md", "benchmarks/README.md"),
     "Design": ("docs/design/README.md", "lance_core/README.md", "docs/design/*.md"),
