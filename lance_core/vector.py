@@ -9,6 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from lance_core.errors import InvalidInputError
+from lance_core.format.index_metadata import index_fields
+from lance_core.format.vector_index import TYPE_URL, decode_details
+from lance_core.index.column import path_of
 from lance_core.unsupported import late_names
 
 if TYPE_CHECKING:
@@ -84,7 +87,7 @@ def measure_recall(
         column: The column of vectors.
         k: Rows to find for each query.
         num_queries: Vectors to search for.
-        metric: Metric of the index, if it is not the default.
+        metric: As in searches; that of the index if None.
         nprobes: As in searches.
         refine_factor: As in searches.
         seed: random numbers.
@@ -100,10 +103,21 @@ def measure_recall(
     vectors = dataset.take(positions.tolist(), columns=[column])[column].combine_chunks().drop_null()
     if not len(vectors):
         return 1.0
-    asked: dict[str, Any] = {"column": column, "q": vectors.to_pylist(), "k": k, "metric": metric}
+    chosen = metric or _index_metric(dataset, column)
+    asked: dict[str, Any] = {"column": column, "q": vectors.to_pylist(), "k": k, "metric": chosen}
     exact = _pairs(dataset, {**asked, "use_index": False})
     indexed = _pairs(dataset, {**asked, "nprobes": nprobes, "refine_factor": refine_factor})
     return len(exact & indexed) / len(exact) if exact else 1.0
+
+
+def _index_metric(dataset: LanceDataset, column: str) -> str | None:
+    manifest = dataset.snapshot.manifest
+    for index in manifest.indices:
+        details = index_fields(index).details
+        is_vector = details is not None and details[0].lower() == TYPE_URL.lower()
+        if details is not None and is_vector and path_of(manifest.schema, index.fields[0]) == column:
+            return decode_details(details[1]).metric or None
+    return None
 
 
 def _pairs(dataset: LanceDataset, nearest: Mapping[str, Any]) -> set[tuple[int, int]]:

@@ -40,7 +40,7 @@ def build_recall_check(
         min_recall: The check fails below this share of the nearest rows, from 0 to 1.
         k: Rows to find for each vector.
         num_queries: Vectors to search for.
-        metric: Metric of the index, if it is not ``l2``.
+        metric: As your queries have it; that of the index if None.
         nprobes: Partitions to search, as your queries do.
         refine_factor: As your queries have it.
         blocking: Whether a failure stops what is downstream.
