@@ -156,7 +156,7 @@ def encode_details(
     """
     kinds = vector_pb2.VectorIndexDetails
     pb = kinds(
-        metric_type=kinds.VectorMetricType.Value(metric.upper()),
+        metric_type=metric.upper(),
         target_partition_size=target_partition_size,
         runtime_hints=dict(hints),
     )
@@ -205,8 +205,9 @@ def _array(pb: vector_pb2.Tensor) -> Vectors:
 
 
 def _tensor(values: Vectors) -> vector_pb2.Tensor:
-    data_type = next(number for number, dtype in _DTYPES.items() if dtype == values.dtype)
-    return vector_pb2.Tensor(data_type=data_type, shape=values.shape, data=np.ascontiguousarray(values).tobytes())
+    number = next(number for number, dtype in _DTYPES.items() if dtype == values.dtype)
+    name = vector_pb2.Tensor.DataType.Name(number)  # pyright: ignore[reportArgumentType] an enum there, an int at runtime
+    return vector_pb2.Tensor(data_type=name, shape=values.shape, data=np.ascontiguousarray(values).tobytes())
 
 
 def _partitions(pb: vector_pb2.IVF) -> Partitions:

@@ -30,6 +30,8 @@ from lance_core.index.vector.train import partitions_of, searchable
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    import numpy.typing as npt
+
     from lance_core.index.files import SegmentFiles
     from lance_core.index.protocol import FragmentColumn
     from lance_core.index.vector.codes import Block
@@ -51,7 +53,7 @@ class PartitionedRows:
 
     def __init__(self, model: Model) -> None:
         self._model = model
-        self._numbers: list[Int64s] = []
+        self._numbers: list[npt.NDArray[np.int32]] = []
         self._rows: list[Int64s] = []
         self._blocks: list[Block] = []
         self._num_bytes = 0
