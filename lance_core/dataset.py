@@ -35,6 +35,7 @@ from lance_core.table.open_table import find_version_as_of, open_branch, open_ve
 from lance_core.table.refs import resolve
 from lance_core.table.snapshot import Snapshot, newest_version
 from lance_core.table.statistics import table_statistics
+from lance_core.table_id import check_no_address, find_table
 from lance_core.tags import Tags
 from lance_core.unsupported import late_names, refuse_given, refused, refused_property
 
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
 
 
 def dataset(  # noqa: PLR0917 positional as in pylance
-    uri: str | os.PathLike[str],
+    uri: str | os.PathLike[str] | None = None,
     version: Reference = None,
     asof: datetime | str | None = None,
     block_size: int | None = None,
@@ -86,10 +87,11 @@ def dataset(  # noqa: PLR0917 positional as in pylance
         default_scan_options: Arguments of `LanceDataset.scanner` that count where a scan does not give them.
         metadata_cache_size_bytes: Accepted.
         index_cache_size_bytes: Accepted.
-        read_params: Not supported, like ``namespace_client`` and ``table_id``.
+        read_params: Not supported.
         session: Accepted, see `lance_core.Session`.
-        namespace_client: Not supported.
-        table_id: Not supported.
+        namespace_client: A `lance_namespace.LanceNamespace` that knows the address, such as
+            `lance_core.namespace.DirectoryNamespace`; instead of ``uri``. Needs the extra ``namespace``.
+        table_id: Names of the namespaces from the root, and that of the table.
         base_store_params: Settings of other places that the table names, by address; an entry also allows the place
             and what lies below it.
         branch: Branch to open; the same as ``version=(branch, version)``. Not in pylance.
@@ -106,7 +108,10 @@ def dataset(  # noqa: PLR0917 positional as in pylance
         1
     """
     del block_size, index_cache_size, metadata_cache_size_bytes, index_cache_size_bytes  # nothing depends on them
-    refuse_given("dataset", read_params=read_params, namespace_client=namespace_client, table_id=table_id)
+    refuse_given("dataset", read_params=read_params)
+    if uri is None or namespace_client is not None or table_id is not None:
+        check_no_address(uri)
+        uri, storage_options = find_table(namespace_client, table_id, storage_options)
     reference = branch_reference(branch, version)
     branch_root = open_branch(uri, storage_options, base_store_params)
     if asof is not None and version is None:

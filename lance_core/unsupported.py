@@ -20,8 +20,9 @@ _INDICES = "lance_core builds indices at one go, with create_scalar_index and cr
 _TRAINING = "lance_core trains vector indices itself, from a sample in memory"
 _MEM_WAL = "lance_core does not write tables through a write-ahead log (MemWAL)"
 _OVERLAYS = "lance_core does not write data overlays"
-_CATALOG = "lance_core knows no catalogs of tables; give the address of the table"
+_NAMESPACE = "give the address; dataset and write_dataset take tables of namespaces"
 _ARROW = "pylance refuses it, too; use to_table and pyarrow, or DuckDB"
+_HEADERS = "give header.NAME when the namespace is opened"
 _NATIVE = "it belongs to pylance's native library"
 _BLOB_FILES = "write blobs with blob_array and write_dataset"
 
@@ -62,6 +63,9 @@ _METHODS: dict[str, dict[str, str]] = {
         "partition_expression": _ARROW,
         "storage_options_accessor": "storage options do not change; use latest_storage_options",
     },
+    **dict.fromkeys(
+        ["DirectoryNamespace", "RestNamespace"], dict.fromkeys(["reset_ops_metrics", "retrieve_ops_metrics"], _NATIVE)
+    ),
     "LanceFragment": dict.fromkeys(["partition_expression", "physical_schema"], _ARROW),
     "LanceScanner": dict.fromkeys(["from_batches", "from_dataset", "from_fragment", "scan_batches", "take"], _ARROW),
     "ScannerBuilder": {
@@ -104,6 +108,7 @@ _METHODS: dict[str, dict[str, str]] = {
     ),
     "lance_core.indices": dict.fromkeys(["IndexConfig", "IndexFileVersion", "IndexSegment"], _INDICES)
     | dict.fromkeys(["IndicesBuilder", "IvfModel", "PqModel"], _SEARCH),
+    "lance_core.namespace": {"DynamicContextProvider": _HEADERS, "RestAdapter": _NATIVE},
     "lance_core.progress": {"IndexProgress": _INDICES},
     "lance_core.udf": {
         "BatchUDFCheckpoint": "give batch_udf a checkpoint_file",
@@ -121,7 +126,6 @@ _MODULES: dict[str, str] = {
     "io": _NATIVE,
     "log": _NATIVE,
     "mem_wal": _MEM_WAL,
-    "namespace": _CATALOG,
     "otel": _NATIVE,
     "pydantic": "give write_dataset a list of dicts",
     "query": _SEARCH,
@@ -140,7 +144,7 @@ REFUSED: Mapping[str, str] = {
 """Name to reason: ``Class.method``, ``lance_core.module.function`` and ``lance_core.module``."""
 
 REFUSED_ARGUMENTS: Mapping[str, str] = {
-    **dict.fromkeys(["namespace_client", "namespace_client_managed_versioning", "table_id"], _CATALOG),
+    **dict.fromkeys(["namespace_client", "namespace_client_managed_versioning", "table_id"], _NAMESPACE),
     **dict.fromkeys(
         [
             "full_text_query",
@@ -166,6 +170,7 @@ REFUSED_ARGUMENTS: Mapping[str, str] = {
     ),
     "blob_pack_file_size_threshold": "set it for a column, with blob_field",
     "binary_copy_read_batch_bytes": "pages are copied in steps of their own size",
+    "context_provider": _HEADERS,
     "delete_concurrency": "the store decides how many files are deleted at a time",
     "delete_rate_limit": "files are deleted in requests of a thousand",
     "external_blob_mode": "external blobs stay where they are",

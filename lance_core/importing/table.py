@@ -99,9 +99,8 @@ def import_table(
 
     Examples:
         >>> import pyarrow.parquet as pq
-        >>> folder = tempfile.mkdtemp()
-        >>> pq.write_table(pa.table({"id": [1, 2]}), f"{folder}/part.parquet")
-        >>> lance_core.import_table(folder, f"{folder}/table.lance").rows
+        >>> pq.write_table(pa.table({"id": [1, 2]}), "old.parquet")
+        >>> lance_core.import_table("old.parquet", "new.lance").rows
         2
     """
     if commit_bytes < 1:

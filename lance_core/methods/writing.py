@@ -35,6 +35,7 @@ from lance_core.table.locations import branch_of, with_lock
 from lance_core.table.naming import naming
 from lance_core.table.open_table import open_branch, open_version
 from lance_core.table.snapshot import Snapshot, find_snapshot
+from lance_core.table_id import check_no_address, table_to_write
 from lance_core.unsupported import refuse_given
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ class WriteArguments(TypedDict, total=False):
 def write_dataset(
     cls: type[_Dataset],
     data_obj: Any,
-    uri: str | os.PathLike[str] | _Dataset,
+    uri: str | os.PathLike[str] | _Dataset | None = None,
     schema: pa.Schema | None = None,
     mode: str = "create",
     *,
@@ -159,7 +160,9 @@ def write_dataset(
         use_legacy_format: Not supported; ``data_storage_version`` says it.
         external_blob_mode: ``reference``; pylance's ``ingest`` is not supported.
         blob_pack_file_size_threshold: Not supported; `lance_core.blob_field` says it for a column.
-        namespace_client: Not supported, like ``table_id``.
+        namespace_client: A `lance_namespace.LanceNamespace` that knows the address or gives the new table one, such as
+            `lance_core.namespace.DirectoryNamespace`; instead of ``uri``. Needs the extra ``namespace``.
+        table_id: Names of the namespaces from the root, and that of the table.
         table_id: Not supported.
         session: Accepted, see `lance_core.Session`.
 
@@ -179,11 +182,14 @@ def write_dataset(
         (2, 4)
     """
     del data_cache_bytes  # the writer keeps what a page needs
-    _refuse("write_dataset", external_blob_mode, use_legacy_format, namespace_client, table_id)
+    _refuse("write_dataset", external_blob_mode, use_legacy_format)
     refuse_given("write_dataset", blob_pack_file_size_threshold=blob_pack_file_size_threshold)
     check_mode(mode)
     limits = file_limits(max_rows_per_file, max_bytes_per_file, max_page_bytes, max_rows_per_group=max_rows_per_group)
     config = auto_cleanup_config(auto_cleanup_options)
+    if uri is None or namespace_client is not None or table_id is not None:
+        check_no_address(uri)
+        uri, storage_options = table_to_write(namespace_client, table_id, mode, storage_options)
     seen = open_dataset_of(uri)
     commit_lock = commit_lock or (None if seen is None else seen.commit_lock)
     address, storage_options = address_of(uri, storage_options)
@@ -192,8 +198,8 @@ def write_dataset(
     expected = None if seen is None else seen.version
     store, existing = _open_for_writing(address, storage_options, branch, base_store_params, expected)
     store = with_lock(store, commit_lock)
-    settings: Any = {"storage_options": storage_options, "base_store_params": base_store_params}
-    opened = partial(cls, commit_lock=commit_lock, session=session, **settings)
+    options: Any = {"storage_options": storage_options, "base_store_params": base_store_params, "session": session}
+    opened = partial(cls, commit_lock=commit_lock, **options)
     done = None if existing is None or idempotency_key is None else find_commit(store, idempotency_key)
     if done is not None:
         return opened(store.uri, snapshot=open_version(store, done))
@@ -349,7 +355,8 @@ def write_fragments(
         5
     """
     del data_cache_bytes, enable_stable_row_ids, session
-    _refuse("write_fragments", external_blob_mode, use_legacy_format, namespace_client, table_id)
+    _refuse("write_fragments", external_blob_mode, use_legacy_format)
+    refuse_given("write_fragments", namespace_client=namespace_client, table_id=table_id)
     check_mode(mode)
     address, options = address_of(dataset_uri, storage_options)
     new_bases = add_bases((), from_public(initial_bases or ()))
@@ -382,17 +389,9 @@ def write_fragments(
     return Transaction(snapshot.version if snapshot else 0, LanceOperation.Append(fragments) if existing else overwrite)
 
 
-def _refuse(
-    function: str, external_blob_mode: str, use_legacy_format: Any, namespace_client: Any, table_id: Any
-) -> None:
+def _refuse(function: str, external_blob_mode: str, use_legacy_format: Any) -> None:
     """Refuse what neither function supports."""
-    refuse_given(
-        function,
-        external_blob_mode=external_blob_mode,
-        use_legacy_format=use_legacy_format,
-        namespace_client=namespace_client,
-        table_id=table_id,
-    )
+    refuse_given(function, external_blob_mode=external_blob_mode, use_legacy_format=use_legacy_format)
 
 
 def _external_blobs(

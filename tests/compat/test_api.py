@@ -12,11 +12,13 @@ import types
 import typing
 
 import lance
+import lance.namespace
 import pytest
 
 import lance_core
 from lance_core.errors import UnsupportedError
 from lance_core.fragment import LanceFragment
+from lance_core.namespace import DirectoryNamespace, RestNamespace
 from lance_core.scanner import LanceScanner, ScannerBuilder, ScanOptions
 from lance_core.unsupported import REFUSED, REFUSED_ARGUMENTS, refuse_given
 
@@ -297,6 +299,8 @@ def asking(table, place, owner, given):
         "LanceDataset.cleanup_old_versions": lambda: table.cleanup_old_versions(**given),
         "LanceDataset.explain_cleanup_old_versions": lambda: table.explain_cleanup_old_versions(**given),
         "LanceFragment.create": lambda: LanceFragment.create(place, ROWS, **given),
+        "DirectoryNamespace": lambda: DirectoryNamespace(root=place, **given),
+        "RestNamespace": lambda: RestNamespace(uri=place, **given),
         "LanceFileReader": lambda: lance_core.file.LanceFileReader(place + "/x", **given),
         "LanceFileWriter": lambda: lance_core.file.LanceFileWriter(place + "/x", **given),
         "DatasetOptimizer.compact_files": lambda: table.optimize.compact_files(**given),
@@ -309,6 +313,7 @@ REFUSED_SOMEWHERE = sorted(
     for name, (theirs, ours) in FUNCTIONS.items()
     for argument in set(parameters(theirs) or ()) & set(REFUSED_ARGUMENTS)
     if argument in (parameters(ours) or {})
+    if not (name in {"dataset", "write_dataset"} and argument in {"namespace_client", "table_id"})
 )
 
 
@@ -334,7 +339,8 @@ def test_every_refused_name_is_one_of_pylance():
             if place == "lance.indices":
                 names |= {"IndexConfig", "IndicesBuilder", "IvfModel", "PqModel"}
         else:
-            names = {*dir(getattr(importlib.import_module("lance.dataset"), owner, None) or getattr(lance, owner))}
+            places = [importlib.import_module("lance.dataset"), lance, lance.namespace]
+            names = {*dir(next(getattr(place, owner) for place in places if hasattr(place, owner)))}
         assert name in names, path
 
 

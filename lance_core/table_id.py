@@ -1,0 +1,110 @@
+"""Addresses of tables that are given by their name in a namespace (see `lance_core.namespace`)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from lance_core.errors import (
+    DatasetAlreadyExistsError,
+    DatasetNotFoundError,
+    InvalidInputError,
+    UnsupportedError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+_EXPIRY = "expires_at_millis"
+"""Storage option that says when vended credentials end; no store knows it."""
+
+
+def find_table(
+    client: Any, table_id: Sequence[str] | None, storage_options: Mapping[str, str] | None
+) -> tuple[str, dict[str, str]]:
+    """Ask a namespace for a table.
+
+    Args:
+        client: A `lance_namespace.LanceNamespace`.
+        table_id: Names of the namespaces from the root, and that of the table.
+        storage_options: Settings of the storage service; those of the namespace go before them.
+
+    Returns:
+        Address and storage options.
+
+    Raises:
+        DatasetNotFoundError: The namespace has no such table.
+        InvalidInputError: Only one of client and name is given.
+        UnsupportedError: The namespace commits versions itself.
+    """
+    from lance_namespace import DescribeTableRequest, TableNotFoundError  # noqa: PLC0415 an extra
+
+    names = _checked(client, table_id)
+    try:
+        response = client.describe_table(DescribeTableRequest(id=names))
+    except TableNotFoundError as error:
+        raise DatasetNotFoundError(f"the namespace has no table {'.'.join(names)!r}") from error
+    return _answer(response, names, storage_options)
+
+
+def declare_table(
+    client: Any, table_id: Sequence[str] | None, storage_options: Mapping[str, str] | None
+) -> tuple[str, dict[str, str]]:
+    """Register a table that is about to be written; arguments and result as those of `find_table`.
+
+    A table that was declared and never written may be declared again.
+
+    Raises:
+        DatasetAlreadyExistsError: The namespace has such a table.
+        InvalidInputError: Only one of client and name is given.
+        UnsupportedError: The namespace commits versions itself.
+    """
+    from lance_namespace import DeclareTableRequest, DescribeTableRequest, TableAlreadyExistsError  # noqa: PLC0415
+
+    names = _checked(client, table_id)
+    try:
+        response = client.declare_table(DeclareTableRequest(id=names))
+    except TableAlreadyExistsError as error:
+        response = client.describe_table(DescribeTableRequest(id=names, check_declared=True))
+        if not response.is_only_declared:
+            raise DatasetAlreadyExistsError(
+                f"the namespace has a table {'.'.join(names)!r} already. Use mode 'append' or 'overwrite'"
+            ) from error
+    return _answer(response, names, storage_options)
+
+
+def table_to_write(
+    client: Any, table_id: Sequence[str] | None, mode: str, storage_options: Mapping[str, str] | None
+) -> tuple[str, dict[str, str]]:
+    """Return address and storage options of a table to write; it is declared if it is to be created."""
+    if mode != "create":
+        try:
+            return find_table(client, table_id, storage_options)
+        except DatasetNotFoundError:
+            pass
+    return declare_table(client, table_id, storage_options)
+
+
+def check_no_address(uri: object) -> None:
+    """Refuse an address beside a namespace, which gives the address itself."""
+    if uri is not None:
+        raise InvalidInputError("give either the address of the dataset, or namespace_client and table_id")
+
+
+def _checked(client: Any, table_id: Sequence[str] | None) -> list[str]:
+    if client is None or table_id is None or isinstance(table_id, str) or not table_id:
+        raise InvalidInputError(
+            "give the address of the dataset, or namespace_client and table_id, the latter as a list of names; "
+            f"table_id is {table_id!r}"
+        )
+    return list(table_id)
+
+
+def _answer(response: Any, names: Sequence[str], given: Mapping[str, str] | None) -> tuple[str, dict[str, str]]:
+    name = ".".join(names)
+    if response.managed_versioning:
+        raise UnsupportedError(f"the namespace commits the versions of {name!r} itself, which lance_core does not do")
+    if not response.location:
+        raise InvalidInputError(f"the namespace names no location for {name!r}")
+    options = {**(given or {}), **(response.storage_options or {})}
+    options.pop(_EXPIRY, None)
+    return response.location, options
