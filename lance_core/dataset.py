@@ -35,7 +35,7 @@ from lance_core.table.open_table import find_version_as_of, open_branch, open_ve
 from lance_core.table.refs import resolve
 from lance_core.table.snapshot import Snapshot, newest_version
 from lance_core.table.statistics import table_statistics
-from lance_core.table_id import check_no_address, find_table
+from lance_core.table_id import find_table
 from lance_core.tags import Tags
 from lance_core.unsupported import late_names, refuse_given, refused, refused_property
 
@@ -110,8 +110,7 @@ def dataset(  # noqa: PLR0917 positional as in pylance
     del block_size, index_cache_size, metadata_cache_size_bytes, index_cache_size_bytes  # nothing depends on them
     refuse_given("dataset", read_params=read_params)
     if uri is None or namespace_client is not None or table_id is not None:
-        check_no_address(uri)
-        uri, storage_options = find_table(namespace_client, table_id, storage_options)
+        uri, storage_options = find_table(uri, namespace_client, table_id, storage_options)
     reference = branch_reference(branch, version)
     branch_root = open_branch(uri, storage_options, base_store_params)
     if asof is not None and version is None:

@@ -19,11 +19,12 @@ _EXPIRY = "expires_at_millis"
 
 
 def find_table(
-    client: Any, table_id: Sequence[str] | None, storage_options: Mapping[str, str] | None
+    uri: object, client: Any, table_id: Sequence[str] | None, storage_options: Mapping[str, str] | None
 ) -> tuple[str, dict[str, str]]:
     """Ask a namespace for a table.
 
     Args:
+        uri: Must be None: the namespace gives the address.
         client: A `lance_namespace.LanceNamespace`.
         table_id: Names of the namespaces from the root, and that of the table.
         storage_options: Settings of the storage service; those of the namespace go before them.
@@ -38,7 +39,7 @@ def find_table(
     """
     from lance_namespace import DescribeTableRequest, TableNotFoundError  # noqa: PLC0415 an extra
 
-    names = _checked(client, table_id)
+    names = _checked(uri, client, table_id)
     try:
         response = client.describe_table(DescribeTableRequest(id=names))
     except TableNotFoundError as error:
@@ -47,7 +48,7 @@ def find_table(
 
 
 def declare_table(
-    client: Any, table_id: Sequence[str] | None, storage_options: Mapping[str, str] | None
+    uri: object, client: Any, table_id: Sequence[str] | None, storage_options: Mapping[str, str] | None
 ) -> tuple[str, dict[str, str]]:
     """Register a table that is about to be written; arguments and result as those of `find_table`.
 
@@ -60,7 +61,7 @@ def declare_table(
     """
     from lance_namespace import DeclareTableRequest, DescribeTableRequest, TableAlreadyExistsError  # noqa: PLC0415
 
-    names = _checked(client, table_id)
+    names = _checked(uri, client, table_id)
     try:
         response = client.declare_table(DeclareTableRequest(id=names))
     except TableAlreadyExistsError as error:
@@ -73,24 +74,20 @@ def declare_table(
 
 
 def table_to_write(
-    client: Any, table_id: Sequence[str] | None, mode: str, storage_options: Mapping[str, str] | None
+    uri: object, client: Any, table_id: Sequence[str] | None, mode: str, storage_options: Mapping[str, str] | None
 ) -> tuple[str, dict[str, str]]:
     """Return address and storage options of a table to write; it is declared if it is to be created."""
     if mode != "create":
         try:
-            return find_table(client, table_id, storage_options)
+            return find_table(uri, client, table_id, storage_options)
         except DatasetNotFoundError:
             pass
-    return declare_table(client, table_id, storage_options)
+    return declare_table(uri, client, table_id, storage_options)
 
 
-def check_no_address(uri: object) -> None:
-    """Refuse an address beside a namespace, which gives the address itself."""
+def _checked(uri: object, client: Any, table_id: Sequence[str] | None) -> list[str]:
     if uri is not None:
         raise InvalidInputError("give either the address of the dataset, or namespace_client and table_id")
-
-
-def _checked(client: Any, table_id: Sequence[str] | None) -> list[str]:
     if client is None or table_id is None or isinstance(table_id, str) or not table_id:
         raise InvalidInputError(
             "give the address of the dataset, or namespace_client and table_id, the latter as a list of names; "

@@ -35,7 +35,7 @@ from lance_core.table.locations import branch_of, with_lock
 from lance_core.table.naming import naming
 from lance_core.table.open_table import open_branch, open_version
 from lance_core.table.snapshot import Snapshot, find_snapshot
-from lance_core.table_id import check_no_address, table_to_write
+from lance_core.table_id import table_to_write
 from lance_core.unsupported import refuse_given
 
 if TYPE_CHECKING:
@@ -188,8 +188,7 @@ def write_dataset(
     limits = file_limits(max_rows_per_file, max_bytes_per_file, max_page_bytes, max_rows_per_group=max_rows_per_group)
     config = auto_cleanup_config(auto_cleanup_options)
     if uri is None or namespace_client is not None or table_id is not None:
-        check_no_address(uri)
-        uri, storage_options = table_to_write(namespace_client, table_id, mode, storage_options)
+        uri, storage_options = table_to_write(uri, namespace_client, table_id, mode, storage_options)
     seen = open_dataset_of(uri)
     commit_lock = commit_lock or (None if seen is None else seen.commit_lock)
     address, storage_options = address_of(uri, storage_options)
@@ -198,8 +197,8 @@ def write_dataset(
     expected = None if seen is None else seen.version
     store, existing = _open_for_writing(address, storage_options, branch, base_store_params, expected)
     store = with_lock(store, commit_lock)
-    options: Any = {"storage_options": storage_options, "base_store_params": base_store_params, "session": session}
-    opened = partial(cls, commit_lock=commit_lock, **options)
+    options: Any = {"storage_options": storage_options, "base_store_params": base_store_params}
+    opened = partial(cls, commit_lock=commit_lock, session=session, **options)
     done = None if existing is None or idempotency_key is None else find_commit(store, idempotency_key)
     if done is not None:
         return opened(store.uri, snapshot=open_version(store, done))

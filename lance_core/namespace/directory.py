@@ -86,7 +86,7 @@ class DirectoryNamespace(ln.LanceNamespace):
 
     def namespace_id(self) -> str:
         """Return a text that names the folder."""
-        return f"DirectoryNamespace(root={self._root!r})"
+        return f"DirectoryNamespace(root={self._properties['root']!r})"
 
     def list_namespaces(self, request: ln.ListNamespacesRequest) -> ln.ListNamespacesResponse:
         """Return the namespaces directly below one, in the order of their names."""
