@@ -37,6 +37,7 @@ public class LancePlanner extends Rule {
   private boolean failed = false;
 
   public TreeNode apply(TreeNode plan) {
+    Writes.checkTable(plan);
     scala.Option tracker = QueryPlanningTracker.get();
     if (tracker.isEmpty() || plan instanceof Subquery) {
       return plan; // Subqueries are part of the plan that is optimized next.

@@ -10,6 +10,7 @@ import java.util.Map;
 import java.util.Set;
 import java.util.UUID;
 import org.apache.spark.SparkContext;
+import org.apache.spark.sql.catalyst.analysis.ResolvedIdentifier;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.UserDefinedExpression;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
@@ -17,6 +18,8 @@ import org.apache.spark.sql.catalyst.plans.logical.OverwriteByExpression;
 import org.apache.spark.sql.catalyst.plans.logical.RebalancePartitions;
 import org.apache.spark.sql.catalyst.plans.logical.Repartition;
 import org.apache.spark.sql.catalyst.plans.logical.Sort;
+import org.apache.spark.sql.catalyst.plans.logical.TableSpecBase;
+import org.apache.spark.sql.catalyst.plans.logical.V2CreateTablePlan;
 import org.apache.spark.sql.catalyst.plans.logical.V2WriteCommand;
 import org.apache.spark.sql.catalyst.trees.TreeNode;
 import org.apache.spark.sql.connector.catalog.SupportsWrite;
@@ -25,6 +28,7 @@ import org.apache.spark.sql.connector.write.SupportsTruncate;
 import org.apache.spark.sql.connector.write.Write;
 import org.apache.spark.sql.connector.write.WriteBuilder;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
+import org.apache.spark.sql.execution.datasources.v2.V2SessionCatalog;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import scala.Option;
@@ -33,7 +37,8 @@ import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * Distributes the rows of a write over tasks, by its option ``distribution``: each task makes a file.
+ * Distributes the rows of a write over tasks, by its option ``distribution``: each task makes a file. Refuses tables
+ * that could never be written.
  *
  * <p>Compiled by Janino: no generics, no lambdas.
  */
@@ -47,6 +52,26 @@ public class Writes {
       "Project", "Filter", "Union", "Join", "Aggregate", "Window", "Expand", "Distinct", "Sample", "GlobalLimit",
       "LocalLimit", "Range", "LocalRelation", "OneRowRelation", "LogicalRelation", "LogicalRDD", "InMemoryRelation",
       "DataSourceV2ScanRelation", "SubqueryAlias"}));
+
+  /** Refuse to create tables in Spark's own catalog, which keeps no path for data sources in Python. */
+  public static void checkTable(TreeNode plan) {
+    boolean isLance = false;
+    boolean isSparks = false;
+    for (int i = 0; i < plan.productArity() && plan instanceof V2CreateTablePlan; i++) {
+      Object argument = plan.productElement(i);
+      if (argument instanceof TableSpecBase) {
+        Option provider = ((TableSpecBase) argument).provider();
+        isLance = provider.isDefined() && provider.get().toString().equalsIgnoreCase("lance");
+      }
+      if (argument instanceof ResolvedIdentifier) {
+        isSparks = ((ResolvedIdentifier) argument).catalog() instanceof V2SessionCatalog;
+      }
+    }
+    if (isLance && isSparks) {
+      throw new IllegalArgumentException("Spark's catalog keeps no path of Lance tables, so they could not be read or"
+          + " written. Use CREATE TEMPORARY VIEW name USING lance OPTIONS (path '...'), which takes SELECT and INSERT.");
+    }
+  }
 
   /** The plan; of a write into a Lance table, with its rows in the tasks wanted. */
   public static TreeNode distribute(TreeNode plan) {
