@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import re
 import shutil
 import statistics
 import tempfile
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from spark_rounds import Round
 
+_TABLE = re.compile(rf"\b({'|'.join(TABLES)})\b")
 PARTS = ("queries", "lookups", "writes", "merge", "memory")
 
 
@@ -59,11 +61,12 @@ class Bench:
         frame.write.mode("overwrite").parquet(self.path(PARQUET, name))
         write_lance(self.spark.read.parquet(self.path(PARQUET, name)), self.path("lance", name), mode="overwrite")
 
-    def show(self, engine: str) -> None:
-        """Make views of one format."""
-        for name in TABLES:
-            source = self.spark.read.format(engine).load(self.path(engine, name))
-            source.createOrReplaceTempView(name)
+    def show(self) -> None:
+        """Make views of both formats, once, as users do."""
+        for engine in (PARQUET, "lance"):
+            for name in TABLES:
+                source = self.spark.read.format(engine).load(self.path(engine, name))
+                source.createOrReplaceTempView(f"{engine}_{name}")
 
     def measure(self, title: str, engines: Mapping[str, Callable[[], Any]], *, check: bool = True) -> None:
         """Run both again and again; print what they cost."""
@@ -79,8 +82,7 @@ class Bench:
 
     def sql(self, engine: str, text: str) -> list[Any]:
         """The rows of a query over the views of one format."""
-        self.show(engine)
-        return self.spark.sql(text).collect()
+        return self.spark.sql(_TABLE.sub(rf"{engine}_\1", text)).collect()
 
 
 def queries(bench: Bench) -> None:
@@ -234,6 +236,7 @@ def main() -> None:
         bench = Bench(spark, Path(text), options)
         for name in TABLES:
             bench.save(make_table(spark, name, options.scale).coalesce(options.cores), name)
+        bench.show()
         for part in options.parts:
             {"queries": queries, "lookups": lookups, "writes": writes, "merge": merge, "memory": memory}[part](bench)
     spark.stop()
