@@ -10,6 +10,7 @@ from lance_core.format.vector_index import decode_details
 from lance_core.index.bitmap import BITMAP, LABEL_LIST
 from lance_core.index.bloom import BLOOM_FILTER
 from lance_core.index.btree import BTREE
+from lance_core.index.inverted import INVERTED
 from lance_core.index.ngram import NGRAM
 from lance_core.index.vector.kind import VECTOR
 from lance_core.index.vector.train import INDEX_TYPES
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from lance_core.index.column import IndexedColumn
     from lance_core.index.protocol import IndexKind
 
-KINDS: dict[str, IndexKind] = {kind.name: kind for kind in (BTREE, BITMAP, LABEL_LIST, NGRAM, ZONE_MAP, BLOOM_FILTER)}
+KINDS: dict[str, IndexKind] = {kind.name: kind for kind in (BTREE, BITMAP, LABEL_LIST, NGRAM, ZONE_MAP, BLOOM_FILTER, INVERTED)}
 """By name in `create_scalar_index`."""
 
 

@@ -21,7 +21,7 @@ from lance_core.index.vector.distances import is_vector
 from lance_core.index.vector.segment import VectorSegment
 from lance_core.index.vector.train import searchable
 from lance_core.scan.fragment_reader import FragmentReader
-from lance_core.scan.indexed import ColumnOfFragment
+from lance_core.scan.indexed import ColumnOfFragment, addresses_of_ids
 from lance_core.sql import ternary
 from lance_core.sql.kernels import pc
 from lance_core.sql.pruning import Comparison, Contains, HasItems, IsNull, Membership
@@ -178,7 +178,7 @@ def _wrong_entries(
     readers = [FragmentReader(files, fragment) for fragment in manifest.fragments.select(opened.fragment_ids.tolist())]
     stored = {reader.fragment.id: np.zeros(reader.physical_rows, np.uint64) for reader in readers}
     expected = {reader.fragment.id: np.zeros(reader.physical_rows, np.uint64) for reader in readers}
-    locate = _ids_to_addresses(readers) if opened.by_row_id else _same
+    locate = addresses_of_ids(readers) if opened.by_row_id else _same
     for keys, rows in segment.entries():
         _add(stored, locate(rows), keys)
     for reader in readers:
@@ -257,26 +257,6 @@ def _hashable(values: pa.Array) -> pa.Array:
 
 def _same(rows: Int64s) -> Int64s:
     return rows
-
-
-def _ids_to_addresses(readers: list[FragmentReader]) -> Any:
-    """Return a function that translates row ids; ids of no live row become addresses that do not exist."""
-    ids: list[Int64s] = [np.empty(0, np.int64)]
-    addresses: list[Int64s] = [np.empty(0, np.int64)]
-    for reader in readers:
-        live = reader.live_mask(0, reader.physical_rows)
-        offsets = np.arange(reader.physical_rows) if live is None else np.flatnonzero(live)
-        ids.append(reader.stable_row_ids.astype(np.int64)[offsets])
-        addresses.append(offsets + (reader.fragment.id << ADDRESS_SHIFT))
-    every, targets = np.concatenate(ids), np.concatenate(addresses)
-    order = np.argsort(every)
-    every, targets = every[order], targets[order]
-
-    def locate(rows: Int64s) -> Int64s:
-        at = np.minimum(np.searchsorted(every, rows), max(len(every) - 1, 0))
-        return np.where(every[at] == rows, targets[at], -1) if len(every) else np.full(len(rows), -1)
-
-    return locate
 
 
 def _named(offsets: list[int]) -> str:

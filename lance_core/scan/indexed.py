@@ -275,6 +275,52 @@ class _IndexedVersion:
         )
 
 
+def row_places(manifest: Manifest, files: OpenFiles, opened: OpenSegment) -> Callable[[Int64s], Int64s]:
+    """Return a function that finds the rows of a segment's entries: the addresses of live rows of the fragments that it
+    covers, and -1 for all others.
+
+    Args:
+        manifest: The version.
+        files: Its open files.
+        opened: The segment.
+    """
+    readers = [FragmentReader(files, fragment) for fragment in manifest.fragments.select(opened.fragment_ids.tolist())]
+    if opened.by_row_id:
+        return addresses_of_ids(readers)
+    ids = opened.fragment_ids
+
+    def locate(rows: Int64s) -> Int64s:
+        owners = rows >> ADDRESS_SHIFT
+        found = np.where(np.isin(owners, ids), rows, -1)
+        for reader in readers:
+            if len(reader.deleted):
+                gone = reader.deleted.astype(np.int64) + (reader.fragment.id << ADDRESS_SHIFT)
+                found[np.isin(rows, gone)] = -1
+        return found
+
+    return locate
+
+
+def addresses_of_ids(readers: Sequence[FragmentReader]) -> Callable[[Int64s], Int64s]:
+    """Return a function that finds the addresses of row ids; -1 for ids of no live row of some fragments."""
+    ids: list[Int64s] = [np.empty(0, np.int64)]
+    addresses: list[Int64s] = [np.empty(0, np.int64)]
+    for reader in readers:
+        live = reader.live_mask(0, reader.physical_rows)
+        offsets = np.arange(reader.physical_rows) if live is None else np.flatnonzero(live)
+        ids.append(reader.stable_row_ids.astype(np.int64)[offsets])
+        addresses.append(offsets + (reader.fragment.id << ADDRESS_SHIFT))
+    every, targets = np.concatenate(ids), np.concatenate(addresses)
+    order = np.argsort(every)
+    every, targets = every[order], targets[order]
+
+    def locate(rows: Int64s) -> Int64s:
+        at = np.minimum(np.searchsorted(every, rows), max(len(every) - 1, 0))
+        return np.where(every[at] == rows, targets[at], -1) if len(every) else np.full(len(rows), -1)
+
+    return locate
+
+
 @contextmanager
 def naming_index(name: str) -> Generator[None]:
     """Tell in errors about files which index they belong to, and what to do."""

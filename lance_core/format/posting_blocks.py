@@ -1,0 +1,371 @@
+"""Postings of a word in blocks: which documents have it how often, and where.
+
+A full block has 128 documents:
+
+    float32     largest score of the block
+    uint32      first document
+    uint8       bits of a packed number
+    ...         128 packed distances of each document from the one before; the first is 0
+    uint8, ...  bits, and 128 packed frequencies
+
+128 packed numbers lie in four lanes: number ``4 * i + l`` is the i-th of lane l, each lane has its 32 numbers in
+``bits`` words of 32 bits, lowest bits first, and word w of all lanes lie side by side.
+
+The last block, if it is not full, has the score and then variable-length integers, 7 bits a byte, lowest first: the
+first document, distances, frequencies.
+
+Positions of a word are one byte string, cut where blocks begin: positions of all documents of a block in order, each
+document's as distances that start anew; groups of 128 of them packed as above, the rest as variable-length integers.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from lance_core.errors import CorruptDataError
+
+UInt8s: TypeAlias = npt.NDArray[np.uint8]
+UInt32s: TypeAlias = npt.NDArray[np.uint32]
+Int64s: TypeAlias = npt.NDArray[np.int64]
+
+BLOCK = 128
+_LANES = 4
+_LANE_NUMBERS = BLOCK // _LANES
+_WORD_BITS = 32
+_SCORE_BYTES, _FIRST_BYTES = 4, 4
+_MOST_VARINT_BYTES = 5
+
+
+# ------------------------------------------------------------------------------------------------------------- packing
+
+
+def unpack(packed: UInt8s, bits: int) -> UInt32s:
+    """Decode groups of 128 packed numbers.
+
+    Args:
+        packed: Shape (groups, 16 * bits).
+        bits: Bits of a number.
+
+    Returns:
+        Shape (groups, 128).
+    """
+    numbers = np.zeros((len(packed), _LANE_NUMBERS, _LANES), np.uint32)
+    if bits:
+        words = np.ascontiguousarray(packed).view("<u4").reshape(len(packed), bits, _LANES)
+        mask = np.uint32((1 << bits) - 1)
+        for number in range(_LANE_NUMBERS):
+            word, shift = divmod(number * bits, _WORD_BITS)
+            value = words[:, word] >> np.uint32(shift)
+            if shift + bits > _WORD_BITS:
+                value = value | words[:, word + 1] << np.uint32(_WORD_BITS - shift)
+            numbers[:, number] = value & mask
+    return numbers.reshape(len(packed), BLOCK)
+
+
+def pack(numbers: UInt32s, bits: int) -> UInt8s:
+    """Encode groups of 128 numbers; the opposite of `unpack`.
+
+    Args:
+        numbers: Shape (groups, 128), below ``2 ** bits``.
+        bits: Bits of a number.
+    """
+    lanes = numbers.reshape(len(numbers), _LANE_NUMBERS, _LANES)
+    words = np.zeros((len(numbers), bits, _LANES), np.uint32)
+    for number in range(_LANE_NUMBERS if bits else 0):
+        word, shift = divmod(number * bits, _WORD_BITS)
+        words[:, word] |= lanes[:, number] << np.uint32(shift)
+        if shift + bits > _WORD_BITS:
+            words[:, word + 1] |= lanes[:, number] >> np.uint32(_WORD_BITS - shift)
+    return words.astype("<u4").view(np.uint8).reshape(len(numbers), bits * _LANES * 4)
+
+
+def bits_of(numbers: UInt32s) -> npt.NDArray[np.uint8]:
+    """Return the bits that the largest number of each group needs; shape (groups,)."""
+    largest = numbers.max(axis=1, initial=0).astype(np.float64)
+    return np.frexp(largest)[1].astype(np.uint8)
+
+
+def varints(data: UInt8s, *, path: str) -> UInt32s:
+    """Decode variable-length integers.
+
+    Raises:
+        CorruptDataError: The last one is cut, or one is too long.
+    """
+    is_last = data < 128  # noqa: PLR2004
+    ends = np.flatnonzero(is_last)
+    if len(data) and not is_last[-1]:
+        raise CorruptDataError("a posting of an index ends inside of a number", path=path)
+    starts = np.concatenate([[0], ends[:-1] + 1]) if len(ends) else np.empty(0, np.int64)
+    place = np.arange(len(data)) - np.repeat(starts, ends - starts + 1)
+    if len(place) and place.max() >= _MOST_VARINT_BYTES:
+        raise CorruptDataError("a posting of an index has a number of more than 32 bits", path=path)
+    parts = (data & 127).astype(np.uint64) << (7 * place).astype(np.uint64)
+    return np.add.reduceat(parts, starts).astype(np.uint32) if len(starts) else np.empty(0, np.uint32)
+
+
+def encode_varints(numbers: UInt32s) -> tuple[UInt8s, Int64s]:
+    """Encode variable-length integers; returns the bytes and the length of each."""
+    values = numbers.astype(np.uint64)
+    lengths = np.ones(len(values), np.int64)
+    for length in range(1, _MOST_VARINT_BYTES):
+        lengths += values >= (1 << 7 * length)
+    owners = np.repeat(np.arange(len(values)), lengths)
+    place = np.arange(len(owners)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    data = (values[owners] >> (7 * place).astype(np.uint64) & np.uint64(127)).astype(np.uint8)
+    data[place < lengths[owners] - 1] |= 128
+    return data, lengths
+
+
+# ------------------------------------------------------------------------------------------------------------- reading
+
+
+def decode_postings(data: UInt8s, starts: Int64s, lengths: Int64s, *, path: str) -> tuple[Int64s, UInt32s]:
+    """Decode the blocks of words.
+
+    Args:
+        data: The blocks, one behind the other, word after word.
+        starts: Shape (blocks + 1,), where each begins in ``data``, and the end of the last.
+        lengths: Shape (words,), number of documents of each word.
+        path: The file, for errors.
+
+    Returns:
+        Documents, ascending in each word, and how often each has the word.
+
+    Raises:
+        CorruptDataError: The blocks are damaged.
+    """
+    full, rest = np.divmod(lengths, BLOCK)
+    blocks = full + (rest > 0)
+    if len(starts) - 1 != blocks.sum():
+        raise CorruptDataError("the words of an index have another number of blocks than documents", path=path)
+    ends = np.cumsum(lengths)
+    documents, frequencies = np.empty(int(lengths.sum()), np.int64), np.empty(int(lengths.sum()), np.uint32)
+    last = np.cumsum(blocks) - 1
+    is_tail = np.zeros(int(blocks.sum()), np.bool_)
+    is_tail[last[rest > 0]] = True
+    owners = np.repeat(np.arange(len(lengths)), blocks)
+    places = np.arange(len(owners)) - np.repeat(last + 1 - blocks, blocks)
+    targets = (ends - lengths)[owners] + places * BLOCK
+    if not is_tail.all():
+        rows = targets[~is_tail][:, None] + np.arange(BLOCK)
+        documents[rows], frequencies[rows] = _decode_full(data, starts[:-1][~is_tail], starts[1:][~is_tail], path=path)
+    if is_tail.any():
+        sizes = rest[rest > 0]
+        rows = np.repeat(targets[is_tail] - (np.cumsum(sizes) - sizes), sizes) + np.arange(int(sizes.sum()))
+        documents[rows], frequencies[rows] = _decode_tails(
+            data, starts[:-1][is_tail], starts[1:][is_tail], sizes, path=path
+        )
+    is_first = np.zeros(len(documents), np.bool_)
+    is_first[(ends - lengths)[lengths > 0]] = True
+    if (documents[1:] <= documents[:-1])[~is_first[1:]].any():
+        raise CorruptDataError("the documents of a word are not in order", path=path)
+    return documents, frequencies
+
+
+def _decode_full(data: UInt8s, begins: Int64s, ends: Int64s, *, path: str) -> tuple[Int64s, UInt32s]:
+    """Decode full blocks; blocks with equal bits are unpacked together. Shapes (blocks, 128)."""
+    at = begins + _SCORE_BYTES + _FIRST_BYTES
+    if (at >= ends).any():
+        raise CorruptDataError("a block of postings is cut", path=path)
+    firsts = _gather(data, begins + _SCORE_BYTES, _FIRST_BYTES).view("<u4").reshape(-1)
+    deltas, at = _packed_groups(data, at, ends, path=path)
+    frequencies, at = _packed_groups(data, at, ends, path=path)
+    if (at != ends).any():
+        raise CorruptDataError("a block of postings has another length", path=path)
+    return np.cumsum(deltas, axis=1, dtype=np.int64) + firsts[:, None], frequencies
+
+
+def _decode_tails(
+    data: UInt8s, begins: Int64s, ends: Int64s, sizes: Int64s, *, path: str
+) -> tuple[Int64s, UInt32s]:
+    """Decode last blocks of fewer than 128 documents."""
+    lengths = ends - begins - _SCORE_BYTES
+    if (lengths <= 0).any():
+        raise CorruptDataError("a block of postings is cut", path=path)
+    numbers = varints(_spans(data, begins + _SCORE_BYTES, lengths), path=path)
+    if len(numbers) != 2 * sizes.sum():
+        raise CorruptDataError("the last block of a word has another length", path=path)
+    owners = np.repeat(np.arange(len(sizes)), sizes)
+    firsts = np.cumsum(sizes) - sizes
+    places = np.arange(len(owners)) + firsts[owners]  # a block's frequencies follow its documents
+    sums = np.cumsum(numbers[places], dtype=np.int64)
+    before = np.where(firsts > 0, sums[firsts - 1], 0)
+    return sums - before[owners], numbers[places + sizes[owners]]
+
+
+def _spans(data: UInt8s, starts: Int64s, lengths: Int64s) -> UInt8s:
+    """Return the bytes of spans, one behind the other."""
+    places = np.repeat(starts - (np.cumsum(lengths) - lengths), lengths)
+    places += np.arange(len(places))
+    return data[places]
+
+
+def _packed_groups(data: UInt8s, at: Int64s, ends: Int64s, *, path: str) -> tuple[UInt32s, Int64s]:
+    """Decode a packed group at each place; returns the numbers, and the place behind each group."""
+    if (at >= ends).any():
+        raise CorruptDataError("a block of postings is cut", path=path)
+    bits = data[at].astype(np.int64)
+    behind = at + 1 + bits * (BLOCK // 8)
+    if (behind > ends).any() or (bits > _WORD_BITS).any():
+        raise CorruptDataError("a block of postings is cut", path=path)
+    numbers = np.empty((len(at), BLOCK), np.uint32)
+    for width in np.unique(bits).tolist():
+        chosen = np.flatnonzero(bits == width)
+        numbers[chosen] = unpack(_gather(data, at[chosen] + 1, width * (BLOCK // 8)), width)
+    return numbers, behind
+
+
+def _gather(data: UInt8s, starts: Int64s, length: int) -> UInt8s:
+    """Return the bytes at each place; shape (places, length)."""
+    return data[starts[:, None] + np.arange(length)]
+
+
+def decode_positions(data: UInt8s, starts: Int64s, frequencies: UInt32s, counts: Int64s, *, path: str) -> Int64s:
+    """Decode positions of words.
+
+    Args:
+        data: Positions of some blocks.
+        starts: Shape (blocks + 1,), where those of each block begin, and the end.
+        frequencies: How often each document of the blocks has the word.
+        counts: Shape (blocks,), documents of each block.
+        path: The file, for errors.
+
+    Returns:
+        Positions, document after document.
+
+    Raises:
+        CorruptDataError: They are damaged.
+    """
+    if not len(counts):
+        return np.empty(0, np.int64)
+    ends = np.cumsum(counts)
+    sums = np.concatenate([[0], np.cumsum(frequencies, dtype=np.int64)])
+    sizes = sums[ends] - sums[ends - counts]  # positions of each block
+    deltas = np.empty(int(sizes.sum()), np.int64)
+    targets = np.cumsum(sizes) - sizes
+    is_short = sizes < BLOCK
+    lengths = starts[1:] - starts[:-1]
+    short = varints(_spans(data, starts[:-1][is_short], lengths[is_short]), path=path)
+    if len(short) != sizes[is_short].sum():
+        raise CorruptDataError("the positions of a word have another length than its frequencies", path=path)
+    firsts = np.cumsum(sizes[is_short]) - sizes[is_short]
+    deltas[np.repeat(targets[is_short] - firsts, sizes[is_short]) + np.arange(len(short))] = short
+    for block in np.flatnonzero(~is_short).tolist():
+        numbers = _block_positions(data[starts[block] : starts[block + 1]], int(sizes[block]), path=path)
+        deltas[targets[block] : targets[block] + sizes[block]] = numbers
+    totals = np.concatenate([[0], np.cumsum(deltas)])
+    before = totals[sums[:-1]]
+    return totals[1:] - np.repeat(before, frequencies)
+
+
+def _block_positions(data: UInt8s, count: int, *, path: str) -> UInt32s:
+    parts: list[UInt32s] = []
+    at, ends = 0, np.array([len(data)], np.int64)
+    for _ in range(count // BLOCK):
+        numbers, behind = _packed_groups(data, np.array([at], np.int64), ends, path=path)
+        parts.append(numbers.reshape(-1))
+        at = int(behind[0])
+    rest = varints(data[at:], path=path)
+    if len(rest) != count % BLOCK:
+        raise CorruptDataError("the positions of a word have another length than its frequencies", path=path)
+    return np.concatenate([*parts, rest])
+
+
+# ------------------------------------------------------------------------------------------------------------- writing
+
+
+def encode_postings(documents: Int64s, frequencies: UInt32s, lengths: Int64s, score: bytes) -> list[bytes]:
+    """Encode the blocks of words, word after word; the opposite of `decode_postings`.
+
+    Args:
+        documents: Documents, ascending in each word.
+        frequencies: How often each has the word.
+        lengths: Shape (words,), number of documents of each word.
+        score: Largest score of all blocks, four bytes.
+    """
+    full, rest = np.divmod(lengths, BLOCK)
+    counts = full + (rest > 0)
+    begins = np.cumsum(lengths) - lengths
+    owners = np.repeat(np.arange(len(lengths)), full)
+    places = np.arange(len(owners)) - np.repeat(np.cumsum(full) - full, full)
+    rows = (begins[owners] + places * BLOCK)[:, None] + np.arange(BLOCK)
+    blocks = documents[rows]
+    deltas = np.diff(blocks, axis=1, prepend=blocks[:, :1]).astype(np.uint32)
+    firsts = blocks[:, 0].astype("<u4").tobytes()
+    whole = [
+        score + firsts[_FIRST_BYTES * place : _FIRST_BYTES * (place + 1)] + head + tail
+        for place, (head, tail) in enumerate(zip(_groups(deltas), _groups(frequencies[rows]), strict=True))
+    ]
+    has_tail = rest > 0
+    tails = _tails(documents, frequencies, (begins + full * BLOCK)[has_tail], rest[has_tail], score)
+    order = np.empty(int(counts.sum()), np.int64)
+    last = np.cumsum(counts) - 1
+    is_tail = np.zeros(len(order), np.bool_)
+    is_tail[last[has_tail]] = True
+    order[is_tail] = len(whole) + np.arange(len(tails))
+    order[~is_tail] = np.arange(len(whole))
+    pieces = whole + tails
+    return [pieces[number] for number in order.tolist()]
+
+
+def _groups(numbers: UInt32s) -> list[bytes]:
+    """Encode groups of 128 numbers, each as its bits and the packed numbers; shape (groups, 128)."""
+    bits = bits_of(numbers)
+    groups: list[bytes] = [b""] * len(numbers)
+    for width in np.unique(bits).tolist():
+        chosen = np.flatnonzero(bits == width)
+        head = bytes((width,))
+        for place, packed in zip(chosen.tolist(), pack(numbers[chosen], width), strict=True):
+            groups[place] = head + packed.tobytes()
+    return groups
+
+
+def _tails(documents: Int64s, frequencies: UInt32s, begins: Int64s, sizes: Int64s, score: bytes) -> list[bytes]:
+    """Encode last blocks, which begin at places of the arrays and have fewer than 128 documents."""
+    if not len(sizes):
+        return []
+    firsts = np.cumsum(sizes) - sizes
+    rows = np.repeat(begins - firsts, sizes) + np.arange(int(sizes.sum()))
+    deltas = documents[rows]
+    deltas[1:] -= documents[rows][:-1]
+    deltas[firsts] = documents[begins]
+    heads, head_cuts = _cut_varints(deltas.astype(np.uint32), firsts)
+    counts, count_cuts = _cut_varints(frequencies[rows], firsts)
+    cuts = zip(pairwise(head_cuts), pairwise(count_cuts), strict=True)
+    return [score + heads[low:high] + counts[first:last] for (low, high), (first, last) in cuts]
+
+
+def _cut_varints(numbers: UInt32s, firsts: Int64s) -> tuple[bytes, list[int]]:
+    """Encode numbers; returns the bytes, where each group of numbers begins in them, and the end."""
+    data, sizes = encode_varints(numbers)
+    ends = np.concatenate([[0], np.cumsum(sizes)])
+    return data.tobytes(), [*ends[firsts].tolist(), len(data)]
+
+
+def encode_positions(positions: Int64s, frequencies: UInt32s, counts: Int64s) -> list[bytes]:
+    """Encode the positions of blocks; the opposite of `decode_positions`.
+
+    Args:
+        positions: Positions, document after document.
+        frequencies: How often each document has the word.
+        counts: Shape (blocks,), documents of each block.
+    """
+    begins = np.concatenate([[0], np.cumsum(frequencies, dtype=np.int64)])
+    deltas = positions.copy()
+    deltas[1:] -= positions[:-1]
+    deltas[begins[:-1]] = positions[begins[:-1]]
+    cuts = begins[np.concatenate([[0], np.cumsum(counts)])]
+    is_long = np.diff(cuts) >= BLOCK
+    numbers = deltas.astype(np.uint32)
+    data, bounds = _cut_varints(numbers, cuts[:-1])
+    blocks = [data[low:high] for low, high in pairwise(bounds)]
+    for block in np.flatnonzero(is_long).tolist():
+        inside = numbers[cuts[block] : cuts[block + 1]]
+        whole = len(inside) // BLOCK * BLOCK
+        rest, _ = encode_varints(inside[whole:])
+        blocks[block] = b"".join(_groups(inside[:whole].reshape(-1, BLOCK))) + rest.tobytes()
+    return blocks

@@ -1,0 +1,183 @@
+"""Full-text indices: the kind that finds words and orders rows by how well they match.
+
+It does not answer conditions. `lance_core.scan.text_search` asks its segments for the rows of words. The files are
+described in `lance_core.format.inverted_index`.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lance_core.errors import InvalidInputError
+from lance_core.format.inverted_index import METADATA_FILE, TYPE_URL, VERSION, decode_index_metadata, text_options
+from lance_core.index.external_sort import DEFAULT_MEMORY, MEMORY_OPTION
+from lance_core.index.inverted_partition import Partition
+from lance_core.index.text.analyzer import Analyzer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from lance_core.format.inverted_index import IndexLayout, TextOptions
+    from lance_core.index.answer import RowAnswer
+    from lance_core.index.column import IndexedColumn
+    from lance_core.index.files import SegmentFiles
+    from lance_core.index.protocol import FragmentColumn, Relocation, Segment, SegmentContent
+    from lance_core.sql.pruning import Question
+
+Int64s: TypeAlias = npt.NDArray[np.int64]
+_T = TypeVar("_T")
+
+
+class InvertedSegment:
+    """One segment of a full-text index; files are read when they are needed.
+
+    Args:
+        files: Its files.
+    """
+
+    def __init__(self, files: SegmentFiles) -> None:
+        self._files = files
+        self._kept: tuple[object, Any] | None = None
+
+    @cached_property
+    def layout(self) -> IndexLayout:
+        """How it was built, and its partitions."""
+        reader = self._files.open(METADATA_FILE)
+        return decode_index_metadata(reader.schema.metadata, path=self._files.path(METADATA_FILE))
+
+    @cached_property
+    def analyzer(self) -> Analyzer:
+        """Turns texts into words as they are in this segment."""
+        return Analyzer(self.layout.options)
+
+    @cached_property
+    def partitions(self) -> list[Partition]:
+        """Its partitions."""
+        layout = self.layout
+        return [
+            Partition(self._files, number, has_transducer=layout.has_transducer) for number in layout.partitions
+        ]
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """Options that it was built with."""
+        options = self.layout.options
+        return {name: getattr(options, name) for name in type(options).__annotations__}
+
+    @property
+    def statistics(self) -> Mapping[str, int]:
+        """Numbers of documents and of distinct words, the latter added up over the partitions."""
+        return {
+            "num_docs": sum(len(partition.rows) for partition in self.partitions),
+            "num_tokens": sum(partition.num_words for partition in self.partitions),
+        }
+
+    def answer(self, question: Question, *, tells_null: bool) -> RowAnswer | None:
+        """Leave all questions about values unanswered."""
+        del question, tells_null
+
+    def kept_for(self, owner: object, make: Callable[[], _T]) -> _T:
+        """Return what was made for an object; it is forgotten when another one asks."""
+        kept = self._kept
+        if kept is None or kept[0] is not owner:
+            kept = self._kept = (owner, make())
+        return kept[1]
+
+    def entries(self) -> Iterator[tuple[pa.Array, Int64s]]:
+        """Read all words, each for each of its rows."""
+        for partition in self.partitions:
+            texts = dict((number, word) for word, number in partition.words.items())
+            for numbers, postings, _ in partition.all_postings(with_position=False):
+                words = pa.array([texts.get(number) for number in numbers.tolist()], pa.string())
+                owners = np.repeat(np.arange(len(numbers)), postings.lengths)
+                yield words.take(pa.array(owners)), partition.rows[postings.documents]
+
+    def expected_entries(self, values: pa.Array, rows: Int64s) -> Iterator[tuple[pa.Array, Int64s]]:
+        """Return the distinct words of each text."""
+        for start, words in self.analyzer.batches(values):
+            pairs = np.unique(words.owners << 32 | words.codes)
+            terms = pa.array(words.terms, pa.string())
+            yield terms.take(pa.array(pairs & 0xFFFFFFFF)), rows[start + (pairs >> 32)]
+
+
+class InvertedKind:
+    """The kind ``INVERTED``, also called ``FTS``."""
+
+    name = "INVERTED"
+    type_url = TYPE_URL
+    index_versions = frozenset({VERSION})
+    default_options: Mapping[str, Any] = {MEMORY_OPTION: DEFAULT_MEMORY}
+
+    def check_options(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return all options.
+
+        Raises:
+            InvalidInputError: An unknown option, or a value that does not fit.
+            UnsupportedError: A tokenizer that lance_core does not have.
+        """
+        memory = given.get(MEMORY_OPTION, DEFAULT_MEMORY)
+        if memory < 1:
+            raise InvalidInputError(f"{MEMORY_OPTION} must be at least 1, not {memory}")
+        options = text_options({name: value for name, value in given.items() if name != MEMORY_OPTION})
+        return {MEMORY_OPTION: memory, **{name: getattr(options, name) for name in type(options).__annotations__}}
+
+    def takes(self, kind: pa.DataType) -> bool:
+        """Return whether values are texts."""
+        return pa.types.is_string(kind) or pa.types.is_large_string(kind)
+
+    def open(self, files: SegmentFiles, column: IndexedColumn) -> Segment:
+        """Return a segment; nothing is read yet."""
+        del column
+        return InvertedSegment(files)
+
+    def build(
+        self,
+        files: SegmentFiles,
+        column: IndexedColumn,
+        fragments: Iterable[FragmentColumn],
+        options: Mapping[str, Any],
+        *,
+        with_stable_row_ids: bool,
+    ) -> SegmentContent:
+        """Read the column and write the documents of each word."""
+        from lance_core.index.inverted_build import InvertedBuilder  # noqa: PLC0415 rarely needed
+
+        del column
+        chosen = dict(options)
+        builder = InvertedBuilder(files, text_options_of(chosen), chosen.get(MEMORY_OPTION, DEFAULT_MEMORY))
+        for fragment in fragments:
+            for rows, texts in fragment.batches(by_row_id=with_stable_row_ids):
+                builder.add_texts(rows, texts)
+        return builder.finish()
+
+    def rewrite(
+        self,
+        files: SegmentFiles,
+        column: IndexedColumn,
+        segments: Sequence[tuple[Segment, Relocation]],
+        *,
+        with_stable_row_ids: bool,
+    ) -> SegmentContent:
+        """Merge the documents of segments and write them with the rows where they are now."""
+        from lance_core.index.inverted_build import InvertedBuilder  # noqa: PLC0415 rarely needed
+
+        del column, with_stable_row_ids
+        parts = [(segment, relocate) for segment, relocate in segments if isinstance(segment, InvertedSegment)]
+        builder = InvertedBuilder(files, parts[-1][0].layout.options, DEFAULT_MEMORY)
+        for segment, relocate in parts:
+            for partition in segment.partitions:
+                builder.add_partition(partition, relocate)
+        return builder.finish()
+
+
+def text_options_of(options: Mapping[str, Any]) -> TextOptions:
+    """Return the options of the tokenizer among all options."""
+    return text_options({name: value for name, value in options.items() if name != MEMORY_OPTION})
+
+
+INVERTED = InvertedKind()

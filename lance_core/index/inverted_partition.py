@@ -1,0 +1,207 @@
+"""One partition of a full-text index: words, documents and postings of some rows."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from lance_core.errors import CorruptDataError
+from lance_core.format.inverted_index import DOCS_SCHEMA, POSITIONS_SCHEMA, TOKENS_SCHEMA, file_names
+from lance_core.format.posting_blocks import BLOCK, decode_positions, decode_postings
+from lance_core.frozen import frozen
+from lance_core.index.files import check_columns, read_columns
+from lance_core.index.inverted_words import ColumnWords, TransducerWords
+from lance_core.limits import check_limit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import pyarrow as pa
+
+    from lance_core.file.read.reader import DataFileReader
+    from lance_core.index.files import SegmentFiles
+    from lance_core.index.inverted_words import WordSet
+
+Int64s: TypeAlias = npt.NDArray[np.int64]
+UInt32s: TypeAlias = npt.NDArray[np.uint32]
+
+_WORDS_AT_ONCE = 1 << 15
+
+
+@frozen(kw_only=True)
+class Postings:
+    """Postings of some words, word after word.
+
+    Attributes:
+        lengths: Shape (words,), documents of each word.
+        documents: Numbers of documents, ascending in each word.
+        frequencies: How often each has the word.
+    """
+
+    lengths: Int64s
+    documents: Int64s
+    frequencies: UInt32s
+
+
+class Partition:
+    """One partition, opened; its files are read when they are needed.
+
+    Args:
+        files: Files of the segment.
+        number: Number of the partition.
+        has_transducer: Words are a transducer; else they are columns.
+    """
+
+    def __init__(self, files: SegmentFiles, number: int, *, has_transducer: bool) -> None:
+        self._files = files
+        self._tokens_file, self._docs_file, self._postings_file = file_names(number)
+        self._has_transducer = has_transducer
+
+    @cached_property
+    def words(self) -> WordSet:
+        """The words."""
+        path, reader = self._files.path(self._tokens_file), self._files.open(self._tokens_file)
+        if self._has_transducer:
+            if "_token_fst_bytes" not in reader.schema.names or reader.num_rows != 1:
+                raise CorruptDataError("a full-text index has no transducer of its words", path=path)
+            (data,) = read_columns(reader, ["_token_fst_bytes"], 0, 1)
+            return TransducerWords(data[0].as_py() or b"", path=path)
+        check_columns(reader, TOKENS_SCHEMA, path=path)
+        check_limit("max_zones", reader.num_rows, "words of an index", path=path)
+        return ColumnWords(*read_columns(reader, ["_token", "_token_id"], 0, reader.num_rows))
+
+    @cached_property
+    def _documents(self) -> tuple[Int64s, Int64s]:
+        reader = self._files.open(self._docs_file)
+        check_columns(reader, DOCS_SCHEMA, path=self._files.path(self._docs_file))
+        rows, lengths = read_columns(reader, ["_rowid", "_num_tokens"], 0, reader.num_rows)
+        return rows.to_numpy().astype(np.int64), lengths.to_numpy().astype(np.int64)
+
+    @property
+    def rows(self) -> Int64s:
+        """Row address, or row id, of each document."""
+        return self._documents[0]
+
+    @property
+    def lengths(self) -> Int64s:
+        """Number of words of each document."""
+        return self._documents[1]
+
+    @cached_property
+    def num_words(self) -> int:
+        """Number of distinct words."""
+        return self._reader.num_rows
+
+    @cached_property
+    def _reader(self) -> DataFileReader:
+        reader = self._files.open(self._postings_file)
+        missing = {"_posting", "_length"} - set(reader.schema.names)
+        if missing:
+            raise CorruptDataError(
+                f"a full-text index has no column {min(missing)!r}", path=self._files.path(self._postings_file)
+            )
+        return reader
+
+    def postings(self, numbers: Sequence[int]) -> Postings:
+        """Read the postings of words by number.
+
+        Raises:
+            CorruptDataError: They are damaged.
+        """
+        blocks, lengths = self._take(["_posting", "_length"], numbers)
+        return self._decoded(blocks, lengths)
+
+    def positions(self, number: int, frequencies: UInt32s, chosen: Int64s) -> tuple[Int64s, Int64s]:
+        """Read where a word is in some of its documents.
+
+        Args:
+            number: Number of the word.
+            frequencies: How often each of its documents has it.
+            chosen: Places of documents among these, ascending.
+
+        Returns:
+            For each position, the place of its document in ``chosen``; and the positions.
+
+        Raises:
+            CorruptDataError: They are damaged.
+        """
+        data, starts = self._position_blocks(number)
+        blocks = np.unique(chosen // BLOCK)
+        places = (blocks[:, None] * BLOCK + np.arange(BLOCK)).reshape(-1)
+        places = places[places < len(frequencies)]
+        pieces = [data[starts[block] : starts[block + 1]] for block in blocks.tolist()]
+        bounds = np.concatenate([[0], np.cumsum([len(piece) for piece in pieces])]).astype(np.int64)
+        counts = np.minimum(len(frequencies) - blocks * BLOCK, BLOCK)
+        frequencies = frequencies[places]
+        joined = np.concatenate(pieces) if pieces else np.empty(0, np.uint8)
+        found = decode_positions(joined, bounds, frequencies, counts, path=self._files.path(self._postings_file))
+        owners = np.repeat(places, frequencies)
+        at = np.minimum(np.searchsorted(chosen, owners), max(len(chosen) - 1, 0))
+        wanted = chosen[at] == owners if len(chosen) else np.zeros(0, np.bool_)
+        return at[wanted], found[wanted]
+
+    def _position_blocks(self, number: int) -> tuple[npt.NDArray[np.uint8], Int64s]:
+        columns = POSITIONS_SCHEMA.names[-2:]
+        if any(name not in self._reader.schema.names for name in columns):
+            raise CorruptDataError("a full-text index has no positions", path=self._files.path(self._postings_file))
+        data, offsets = self._take(columns, [number])
+        content = np.frombuffer(data[0].as_py(), np.uint8)
+        starts = np.array(offsets[0].as_py(), np.int64)
+        return content, np.append(starts, len(content))
+
+    def all_postings(self, *, with_position: bool) -> Iterator[tuple[Int64s, Postings, Int64s | None]]:
+        """Read all postings, in the order of the words' numbers: the numbers, postings, and positions."""
+        names = ["_posting", "_length", *(POSITIONS_SCHEMA.names[-2:] if with_position else [])]
+        for start in range(0, self._reader.num_rows, _WORDS_AT_ONCE):
+            end = min(start + _WORDS_AT_ONCE, self._reader.num_rows)
+            blocks, lengths, *rest = read_columns(self._reader, names, start, end)
+            postings = self._decoded(blocks, lengths)
+            positions = self._all_positions(postings, *rest) if rest else None
+            yield np.arange(start, end), postings, positions
+
+    def _all_positions(self, postings: Postings, data: pa.Array, offsets: pa.Array) -> Int64s:
+        content, ends = _flat_bytes(data)
+        counts = np.diff(np.asarray(offsets.offsets).astype(np.int64))
+        inner = offsets.flatten().to_numpy(zero_copy_only=False).astype(np.int64)
+        starts = np.append(inner + np.repeat(ends[:-1], counts), ends[-1])
+        owners = np.repeat(np.arange(len(counts)), counts)
+        places = np.arange(len(owners)) - np.repeat(np.cumsum(counts) - counts, counts)
+        sizes = np.minimum(postings.lengths[owners] - places * BLOCK, BLOCK)
+        path = self._files.path(self._postings_file)
+        if sizes.sum() != len(postings.documents) or (sizes <= 0).any():
+            raise CorruptDataError("a full-text index has positions of other documents", path=path)
+        return decode_positions(content, starts, postings.frequencies, sizes, path=path)
+
+    def _take(self, names: Sequence[str], numbers: Sequence[int]) -> list[pa.Array]:
+        import pyarrow as pa  # noqa: PLC0415 its types are all that the rest needs
+
+        places = np.array(numbers, np.int64)
+        if len(places) and (places.min() < 0 or places.max() >= self._reader.num_rows):
+            raise CorruptDataError("a word of a full-text index has no postings", path=self._files.path("part"))
+        unique, order = np.unique(places, return_inverse=True)
+        projection = self._reader.schema.select(list(names))
+        batch = self._reader.take(projection, self._reader.column_numbers, unique)
+        chosen = pa.array(order)
+        return [batch.column(batch.schema.get_field_index(name)).take(chosen) for name in names]
+
+    def _decoded(self, blocks: pa.Array, lengths: pa.Array) -> Postings:
+        path = self._files.path(self._postings_file)
+        data, starts = _flat_bytes(blocks.flatten())
+        counts = lengths.to_numpy(zero_copy_only=False).astype(np.int64)
+        documents, frequencies = decode_postings(data, starts, counts, path=path)
+        if len(documents) and documents.max() >= len(self.rows):
+            raise CorruptDataError("a word of a full-text index is in a document that is not there", path=path)
+        return Postings(lengths=counts, documents=documents, frequencies=frequencies)
+
+
+def _flat_bytes(values: pa.Array) -> tuple[npt.NDArray[np.uint8], Int64s]:
+    """Return the bytes of large binaries, one behind the other, and where each begins and the last ends."""
+    buffers = values.buffers()
+    if not len(values):
+        return np.empty(0, np.uint8), np.zeros(1, np.int64)
+    offsets = np.frombuffer(buffers[1], np.int64)[values.offset : values.offset + len(values) + 1]
+    data = np.frombuffer(buffers[2] or b"", np.uint8)
+    return data[offsets[0] : offsets[-1]], offsets - offsets[0]

@@ -1,0 +1,1 @@
+"""Texts as words: tokenizers, filters of words, scores."""

@@ -1,0 +1,219 @@
+"""Texts as words.
+
+The bounds of words are found in all texts of a batch at once, with numpy on their UTF-8. Filters - length, lower case,
+stop words, stems, folding - see each distinct word once.
+"""
+
+from __future__ import annotations
+
+from threading import Lock
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lance_core.frozen import frozen
+from lance_core.index.text.characters import alphanumeric, fold, lower, not_space, stop_words
+from lance_core.sql.kernels import pc
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from lance_core.format.inverted_index import TextOptions
+
+Int64s: TypeAlias = npt.NDArray[np.int64]
+UInt8s: TypeAlias = npt.NDArray[np.uint8]
+Bools: TypeAlias = npt.NDArray[np.bool_]
+
+_MOST_BYTES = 4 << 20
+"""Bytes of texts that are cut together."""
+_MOST_KNOWN = 1 << 20
+"""Distinct words that an analyzer remembers."""
+
+
+@frozen(kw_only=True)
+class Words:
+    """Words of texts, text after text.
+
+    Attributes:
+        terms: Distinct words.
+        codes: Shape (n,), number of each word in ``terms``.
+        owners: Shape (n,), number of its text, ascending.
+        positions: Shape (n,), its place in the text; words that were left out leave gaps.
+    """
+
+    terms: list[str]
+    codes: Int64s
+    owners: Int64s
+    positions: Int64s
+
+
+@frozen
+class _Cut:
+    """Bounds of words in bytes, the text of each, and its place in the text."""
+
+    data: UInt8s
+    starts: Int64s
+    ends: Int64s
+    owners: Int64s
+    positions: Int64s
+
+
+class Analyzer:
+    """Turns texts into words. May be used by several threads.
+
+    Args:
+        options: The tokenizer and its filters.
+    """
+
+    def __init__(self, options: TextOptions) -> None:
+        self.options = options
+        words = options.custom_stop_words
+        chosen = stop_words(options.language) if words is None else frozenset(words)
+        self._stop_words: frozenset[str] = chosen if options.remove_stop_words else frozenset()
+        self._stem: Callable[[str], str] | None = _stemmer(options.language) if options.stem else None
+        self._known: dict[bytes, str | None] = {}
+        self._lock = Lock()  # stemmers keep the word that they work on
+
+    def words(self, text: str) -> list[tuple[str, int]]:
+        """Return the words of a text and their places."""
+        found = self.batch(pa.array([text], pa.large_string()))
+        return [
+            (found.terms[code], position)
+            for code, position in zip(found.codes.tolist(), found.positions.tolist(), strict=True)
+        ]
+
+    def batches(self, texts: pa.Array) -> Iterator[tuple[int, Words]]:
+        """Return the words of some texts at a time, with the number of the first text."""
+        for start, end in _pieces(texts):
+            yield start, self.batch(texts.slice(start, end - start))
+
+    def batch(self, texts: pa.Array) -> Words:
+        """Return the words of texts; null has none."""
+        cut = self._cut(*_buffers(texts))
+        encoded = _spans(cut).dictionary_encode()
+        distinct = [self._term(word) for word in encoded.dictionary.to_pylist()]
+        terms: dict[str, int] = {}
+        numbers = np.array([-1 if term is None else terms.setdefault(term, len(terms)) for term in distinct], np.int64)
+        codes = numbers[encoded.indices.to_numpy(zero_copy_only=False)] if len(distinct) else numbers
+        kept = codes >= 0
+        return Words(terms=list(terms), codes=codes[kept], owners=cut.owners[kept], positions=cut.positions[kept])
+
+    def _term(self, word: bytes) -> str | None:
+        """Return what becomes of a word; None if it is left out."""
+        try:
+            return self._known[word]
+        except KeyError:
+            with self._lock:
+                if len(self._known) >= _MOST_KNOWN:
+                    self._known.clear()
+                term = self._known[word] = self._filtered(word)
+            return term
+
+    def _filtered(self, word: bytes) -> str | None:
+        options = self.options
+        if options.max_token_length is not None and len(word) >= options.max_token_length:
+            return None
+        term = word.decode()
+        if options.lower_case:
+            term = lower(term)
+        if term in self._stop_words:
+            return None
+        if self._stem is not None:
+            term = self._stem(term)
+        return fold(term) if options.ascii_folding else term
+
+    def _cut(self, data: UInt8s, bounds: Int64s) -> _Cut:
+        match self.options.base_tokenizer:
+            case "raw":
+                owners = np.flatnonzero(bounds[1:] > bounds[:-1])
+                return _Cut(data, bounds[owners], bounds[owners + 1], owners, np.zeros(len(owners), np.int64))
+            case "ngram":
+                return self._ngrams(data, bounds)
+            case name:
+                return _runs(data, bounds, alphanumeric() if name == "simple" else not_space())
+
+    def _ngrams(self, data: UInt8s, bounds: Int64s) -> _Cut:
+        """Cut all n-grams, text after text, those of one begin by length."""
+        begins = np.append(np.flatnonzero(data & 0xC0 != 0x80), len(data))  # noqa: PLR2004 bytes where characters begin
+        firsts = np.searchsorted(begins, bounds)  # of each text, as number of a character
+        count = len(begins) - 1
+        owners = np.repeat(np.arange(len(bounds) - 1), np.diff(firsts))
+        places = np.arange(count)
+        if self.options.prefix_only:
+            places = firsts[:-1][np.diff(firsts) > 0]
+        sizes = np.arange(self.options.min_ngram_length, self.options.max_ngram_length + 1)
+        behind = places[:, None] + sizes
+        fits = behind <= firsts[1:][owners[places]][:, None]
+        rows, _ = np.nonzero(fits)
+        chosen = places[rows]
+        return _Cut(data, begins[chosen], begins[behind[fits]], owners[chosen], np.zeros(len(chosen), np.int64))
+
+
+def _stemmer(language: str) -> Callable[[str], str]:
+    from snowballstemmer import stemmer  # noqa: PLC0415 rarely needed
+
+    return stemmer(language.lower()).stemWord
+
+
+def _pieces(texts: pa.Array) -> Iterator[tuple[int, int]]:
+    """Cut texts into pieces of a bounded number of bytes; one text is never cut."""
+    _, bounds = _buffers(texts)
+    start = 0
+    while start < len(texts):
+        end = int(np.searchsorted(bounds, bounds[start] + _MOST_BYTES, side="right")) - 1
+        end = min(max(end, start + 1), len(texts))
+        yield start, end
+        start = end
+
+
+def _buffers(texts: pa.Array) -> tuple[UInt8s, Int64s]:
+    """Return the UTF-8 of texts, one behind the other, and the bounds of each; null is empty."""
+    plain = (pc.fill_null(texts, "") if texts.null_count else texts).cast(pa.large_string())
+    buffers = plain.buffers()
+    bounds = np.frombuffer(buffers[1] or b"", np.int64)[plain.offset : plain.offset + len(plain) + 1]
+    if not len(bounds):
+        return np.empty(0, np.uint8), np.zeros(1, np.int64)
+    data = np.frombuffer(buffers[2] or b"", np.uint8)[bounds[0] : bounds[-1]]
+    return data, bounds - bounds[0]
+
+
+def _runs(data: UInt8s, bounds: Int64s, table: Bools) -> _Cut:
+    """Cut texts into runs of characters of a table."""
+    inside = _of_characters(data, table)
+    if not len(data):
+        empty = np.empty(0, np.int64)
+        return _Cut(data, empty, empty, empty, empty)
+    is_start, is_end = inside.copy(), inside.copy()
+    is_start[1:] &= ~inside[:-1]
+    is_end[:-1] &= ~inside[1:]
+    firsts = bounds[:-1][bounds[:-1] < len(data)]  # words end where their text does
+    lasts = bounds[1:][bounds[1:] > 0] - 1
+    is_start[firsts] = inside[firsts]
+    is_end[lasts] = inside[lasts]
+    starts, ends = np.flatnonzero(is_start), np.flatnonzero(is_end) + 1
+    owners = np.searchsorted(bounds, starts, side="right") - 1
+    before = np.searchsorted(starts, bounds[:-1])
+    return _Cut(data, starts, ends, owners, np.arange(len(starts)) - before[owners])
+
+
+def _of_characters(data: UInt8s, table: Bools) -> Bools:
+    """Return for each byte whether its character is in a table."""
+    if not (data & 0x80).any():
+        return table[:128][data]
+    points = np.frombuffer(data.tobytes().decode().encode("utf-32-le"), np.uint32)
+    begins = np.flatnonzero(data & 0xC0 != 0x80)  # noqa: PLR2004
+    return np.repeat(table[points], np.diff(np.append(begins, len(data))))
+
+
+def _spans(cut: _Cut) -> pa.Array:
+    """Return words as an Arrow array."""
+    lengths = cut.ends - cut.starts
+    offsets = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    # Byte i of all words together is byte i of the data, moved by what lies before its word.
+    places = np.repeat(cut.starts - offsets[:-1], lengths)
+    places += np.arange(len(places))
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(cut.data[places])]
+    return pa.Array.from_buffers(pa.large_binary(), len(lengths), buffers)

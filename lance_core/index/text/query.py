@@ -1,0 +1,303 @@
+"""Queries of full-text searches; names and arguments as in pylance."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from lance_core.errors import InvalidInputError, UnsupportedError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class FullTextQueryType(Enum):
+    """Kinds of queries."""
+
+    MATCH = "match"
+    MATCH_PHRASE = "match_phrase"
+    BOOST = "boost"
+    MULTI_MATCH = "multi_match"
+    COMBINED_FIELDS = "combined_fields"
+    BOOLEAN = "boolean"
+
+
+class FullTextOperator(Enum):
+    """How many words of a query a text must have: all, or at least one."""
+
+    AND = "AND"
+    OR = "OR"
+
+
+class DocumentGranularity(str, Enum):  # noqa: UP042 as in pylance
+    """What one document is: a row, or an item of its list."""
+
+    ROW = "row"
+    LIST_ELEMENT = "list_element"
+
+
+class Occur(Enum):
+    """Part of a query in a `BooleanQuery`."""
+
+    SHOULD = "SHOULD"
+    MUST = "MUST"
+    MUST_NOT = "MUST_NOT"
+
+
+class FullTextQuery(ABC):
+    """A query; ``&`` and ``|`` combine two of them."""
+
+    @property
+    def inner(self) -> FullTextQuery:
+        """The query itself; pylance has a native object here."""
+        return self
+
+    @abstractmethod
+    def query_type(self) -> FullTextQueryType:
+        """Return the kind of the query."""
+
+    def __and__(self, other: FullTextQuery) -> FullTextQuery:
+        return BooleanQuery([(Occur.MUST, self), (Occur.MUST, other)])
+
+    def __or__(self, other: FullTextQuery) -> FullTextQuery:
+        return BooleanQuery([(Occur.SHOULD, self), (Occur.SHOULD, other)])
+
+
+class MatchQuery(FullTextQuery):
+    """Texts that have the words of a query.
+
+    Args:
+        query: The words.
+        column: Name, or dotted path inside structs.
+        boost: Scores are multiplied by it; at least 0.
+        fuzziness: Words may be so many insertions, deletions and replacements of characters away. None is 0: pylance's
+            documentation says that it depends on the length of words, but 14.0.2 looks for equal words.
+        max_expansions: Words that are looked up in place of all words of the query with ``fuzziness``, those of the
+            first word first, in the order of their code points.
+        operator: Whether all words must be there, or at least one.
+        prefix_length: Characters at the begin of a word that must be equal with ``fuzziness``.
+        document_granularity: None or ``ROW``.
+
+    Raises:
+        InvalidInputError: A number out of range.
+        UnsupportedError: Documents are items of lists.
+
+    Examples:
+        >>> MatchQuery("quick fox", "text", operator=FullTextOperator.AND).query_type().value
+        'match'
+    """
+
+    def __init__(
+        self,
+        query: str,
+        column: str,
+        *,
+        boost: float = 1.0,
+        fuzziness: int | None = 0,
+        max_expansions: int = 50,
+        operator: FullTextOperator = FullTextOperator.OR,
+        prefix_length: int = 0,
+        document_granularity: DocumentGranularity | None = None,
+    ) -> None:
+        _check_text(query, column)
+        _check_granularity(document_granularity)
+        self.query = query
+        self.column = column
+        self.boost = _checked_boost(boost)
+        self.fuzziness = None if fuzziness is None else _checked_number("fuzziness", fuzziness)
+        self.max_expansions = _checked_number("max_expansions", max_expansions)
+        self.operator = FullTextOperator(operator)
+        self.prefix_length = _checked_number("prefix_length", prefix_length)
+
+    def query_type(self) -> FullTextQueryType:
+        """Return the kind of the query."""
+        return FullTextQueryType.MATCH
+
+
+class PhraseQuery(FullTextQuery):
+    """Texts that have the words of a query one after the other. The index must have positions.
+
+    Args:
+        query: The words.
+        column: Name, or dotted path inside structs.
+        slop: Other words at most between two of them.
+        document_granularity: None or ``ROW``.
+
+    Raises:
+        InvalidInputError: A negative ``slop``.
+        UnsupportedError: Documents are items of lists.
+    """
+
+    def __init__(
+        self, query: str, column: str, *, slop: int = 0, document_granularity: DocumentGranularity | None = None
+    ) -> None:
+        _check_text(query, column)
+        _check_granularity(document_granularity)
+        self.query = query
+        self.column = column
+        self.slop = _checked_number("slop", slop)
+
+    def query_type(self) -> FullTextQueryType:
+        """Return the kind of the query."""
+        return FullTextQueryType.MATCH_PHRASE
+
+
+class BoostQuery(FullTextQuery):
+    """Texts that match one query, with less score if they match another one too.
+
+    Args:
+        positive: The query.
+        negative: Its score, times ``negative_boost``, is taken off.
+        negative_boost: Factor.
+    """
+
+    def __init__(self, positive: FullTextQuery, negative: FullTextQuery, *, negative_boost: float = 0.5) -> None:
+        self.positive = _checked_query(positive)
+        self.negative = _checked_query(negative)
+        self.negative_boost = float(negative_boost)
+
+    def query_type(self) -> FullTextQueryType:
+        """Return the kind of the query."""
+        return FullTextQueryType.BOOST
+
+
+class MultiMatchQuery(FullTextQuery):
+    """Texts that have the words of a query in one of several columns; the best column gives the score.
+
+    Args:
+        query: The words.
+        columns: Names, or dotted paths inside structs.
+        boosts: Factor of each column's scores; 1 if None.
+        operator: Whether all words must be there, or at least one, in one column.
+
+    Raises:
+        InvalidInputError: No columns, or another number of factors.
+    """
+
+    def __init__(
+        self,
+        query: str,
+        columns: list[str],
+        *,
+        boosts: list[float] | None = None,
+        operator: FullTextOperator = FullTextOperator.OR,
+    ) -> None:
+        if isinstance(columns, str) or not columns:
+            raise InvalidInputError("'columns' must be a list of at least one column")
+        factors = [1.0] * len(columns) if boosts is None else list(boosts)
+        if len(factors) != len(columns):
+            raise InvalidInputError(f"{len(columns)} columns have {len(factors)} 'boosts'; give one for each")
+        self.queries = tuple(
+            MatchQuery(query, column, boost=boost, operator=operator)
+            for column, boost in zip(columns, factors, strict=True)
+        )
+
+    def query_type(self) -> FullTextQueryType:
+        """Return the kind of the query."""
+        return FullTextQueryType.MULTI_MATCH
+
+
+class BooleanQuery(FullTextQuery):
+    """Texts that match all queries that ``MUST`` and none that ``MUST_NOT``.
+
+    Scores of queries that ``MUST`` or ``SHOULD`` match are added. Without one that ``MUST``, one that ``SHOULD`` match
+    does.
+
+    Args:
+        queries: Pairs of `Occur` and query.
+
+    Raises:
+        InvalidInputError: No query that must or should match.
+    """
+
+    def __init__(self, queries: list[tuple[Occur, FullTextQuery]]) -> None:
+        self.queries = tuple((Occur(occur), _checked_query(query)) for occur, query in queries)
+        if all(occur is Occur.MUST_NOT for occur, _ in self.queries):
+            raise InvalidInputError("a BooleanQuery needs at least one query that must or should match")
+
+    def query_type(self) -> FullTextQueryType:
+        """Return the kind of the query."""
+        return FullTextQueryType.BOOLEAN
+
+    def of(self, occur: Occur) -> list[FullTextQuery]:
+        """Return the queries of one kind."""
+        return [query for found, query in self.queries if found is occur]
+
+
+def columns_of(query: FullTextQuery) -> list[str]:
+    """Return the columns that a query searches, each once."""
+    match query:
+        case MatchQuery() | PhraseQuery():
+            found = [query.column]
+        case BoostQuery():
+            found = columns_of(query.positive) + columns_of(query.negative)
+        case MultiMatchQuery():
+            found = [part.column for part in query.queries]
+        case BooleanQuery():
+            found = [column for _, part in query.queries for column in columns_of(part)]
+        case _:
+            raise UnsupportedError(f"queries of type {type(query).__name__} are not supported")
+    return list(dict.fromkeys(found))
+
+
+def parse_query(given: Any, columns: Sequence[str]) -> FullTextQuery:
+    """Return the query that a caller means by ``full_text_query``.
+
+    Args:
+        given: Text; a dict with ``query``, text or a query, and ``columns``; or a query.
+        columns: Columns with full-text indices, which text without columns searches.
+
+    Raises:
+        InvalidInputError: None of these, or no column to search.
+    """
+    if isinstance(given, FullTextQuery):
+        return given
+    if isinstance(given, str):
+        given = {"query": given}
+    if not isinstance(given, dict) or "query" not in given or given.keys() - {"query", "columns"}:
+        raise InvalidInputError(
+            "'full_text_query' must be text, a query of lance_core.query, or a dict with 'query' and 'columns', "
+            f"not {given!r}"
+        )
+    query, wanted = given["query"], given.get("columns")
+    if isinstance(query, FullTextQuery):
+        return query
+    if isinstance(wanted, str):
+        raise InvalidInputError("'columns' of a full_text_query must be a list of names")
+    chosen = list(columns if wanted is None else wanted)
+    if not chosen:
+        raise InvalidInputError(
+            "no column has a full-text index; name the columns to search, or build one with "
+            "create_scalar_index(column, 'INVERTED')"
+        )
+    return MatchQuery(query, chosen[0]) if len(chosen) == 1 else MultiMatchQuery(query, chosen)
+
+
+def _check_text(query: object, column: object) -> None:
+    if not isinstance(query, str) or not isinstance(column, str):
+        raise InvalidInputError(f"a query needs text and the name of a column, not {query!r} and {column!r}")
+
+
+def _check_granularity(granularity: DocumentGranularity | None) -> None:
+    if granularity is not None and DocumentGranularity(granularity) is not DocumentGranularity.ROW:
+        raise UnsupportedError("full-text searches find rows; items of lists are not supported as documents")
+
+
+def _checked_boost(boost: float) -> float:
+    if not math.isfinite(boost) or boost < 0:
+        raise InvalidInputError(f"'boost' must be a finite number of at least 0, not {boost}")
+    return float(boost)
+
+
+def _checked_number(name: str, value: int) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise InvalidInputError(f"{name!r} must be a number of at least 0, not {value!r}")
+    return value
+
+
+def _checked_query(query: object) -> FullTextQuery:
+    if not isinstance(query, FullTextQuery):
+        raise InvalidInputError(f"{query!r} is no full-text query")
+    return query

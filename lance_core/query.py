@@ -1,0 +1,30 @@
+"""Queries of full-text searches; names and arguments as in pylance."""
+
+from lance_core.index.text.query import (
+    BooleanQuery,
+    BoostQuery,
+    DocumentGranularity,
+    FullTextOperator,
+    FullTextQuery,
+    FullTextQueryType,
+    MatchQuery,
+    MultiMatchQuery,
+    Occur,
+    PhraseQuery,
+)
+from lance_core.unsupported import late_names
+
+__all__ = [
+    "BooleanQuery",
+    "BoostQuery",
+    "DocumentGranularity",
+    "FullTextOperator",
+    "FullTextQuery",
+    "FullTextQueryType",
+    "MatchQuery",
+    "MultiMatchQuery",
+    "Occur",
+    "PhraseQuery",
+]
+
+__getattr__ = late_names("lance_core.query")

@@ -1,0 +1,178 @@
+"""Search texts that no index covers: read them and keep what the words of a query need."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from lance_core.frozen import frozen
+from lance_core.index.inverted_words import NearPattern, near_words
+from lance_core.index.text.score import WordPostings
+from lance_core.scan.indexed import ColumnOfFragment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    import pyarrow as pa
+
+    from lance_core.format.fragment import Fragment
+    from lance_core.index.column import IndexedColumn
+    from lance_core.index.text.analyzer import Analyzer, Words
+    from lance_core.scan.open_files import OpenFiles
+
+Int64s: TypeAlias = npt.NDArray[np.int64]
+
+
+@frozen(kw_only=True)
+class SearchedTexts:
+    """Texts that were searched, as one partition of an index.
+
+    Attributes:
+        num_texts: Texts that have words.
+        num_words: Words in them.
+        rows: Addresses of the texts that have one of the words.
+        lengths: Number of words of each of these.
+        postings: Postings of the words that were found.
+    """
+
+    num_texts: int
+    num_words: int
+    rows: Int64s
+    lengths: Int64s
+    postings: Mapping[str, WordPostings]
+
+    def near(self, pattern: NearPattern) -> Iterator[str]:
+        """Return the words that match, in order."""
+        return near_words(sorted(self.postings), pattern)
+
+
+@frozen
+class _Found:
+    """Words that were found: number of the text, of the word, and its position."""
+
+    texts: Int64s
+    words: Int64s
+    positions: Int64s
+
+
+class UnindexedRows:
+    """Rows of some fragments whose texts are read.
+
+    Args:
+        files: The dataset's open files.
+        column: The column.
+        fragments: The fragments.
+        analyzer: Turns texts into words.
+        allowed: Addresses of rows to search, ascending; None for all.
+    """
+
+    def __init__(
+        self,
+        files: OpenFiles,
+        column: IndexedColumn,
+        fragments: Sequence[Fragment],
+        analyzer: Analyzer,
+        allowed: Int64s | None,
+    ) -> None:
+        self._files = files
+        self._column = column
+        self._fragments = fragments
+        self._analyzer = analyzer
+        self._allowed = allowed
+
+    def read(self, patterns: Sequence[str | NearPattern], *, with_position: bool) -> SearchedTexts:
+        """Read the texts.
+
+        Args:
+            patterns: Words, or what they must be near to.
+            with_position: Keep the positions of words.
+        """
+        numbers: dict[str, int] = {}
+        rows: list[Int64s] = [np.empty(0, np.int64)]
+        lengths: list[Int64s] = [np.empty(0, np.int64)]
+        found: list[_Found] = []
+        num_texts = num_words = num_kept = 0
+        for addresses, texts in self._texts():
+            for start, words in self._analyzer.batches(texts):
+                num_texts += len(np.unique(words.owners))
+                num_words += len(words.codes)
+                here, kept = _matches(words, patterns, numbers)
+                rows.append(addresses[start + kept])
+                lengths.append(np.bincount(words.owners)[kept] if len(kept) else kept)
+                found.append(_Found(here.texts + num_kept, here.words, here.positions))
+                num_kept += len(kept)
+        return SearchedTexts(
+            num_texts=num_texts,
+            num_words=num_words,
+            rows=np.concatenate(rows),
+            lengths=np.concatenate(lengths),
+            postings=_postings(numbers, found, with_position=with_position),
+        )
+
+    def _texts(self) -> Iterator[tuple[Int64s, pa.Array]]:
+        import pyarrow as pa  # noqa: PLC0415 its types are all that the rest needs
+
+        for fragment in self._fragments:
+            for addresses, texts in ColumnOfFragment(self._files, fragment, self._column).batches():
+                if self._allowed is None:
+                    yield addresses, texts
+                    continue
+                kept = np.isin(addresses, self._allowed)
+                yield addresses[kept], texts.filter(pa.array(kept))
+
+
+def _matches(words: Words, patterns: Sequence[str | NearPattern], numbers: dict[str, int]) -> tuple[_Found, Int64s]:
+    """Return what was found in a batch, by number among the texts that have something, and which texts these are.
+
+    Args:
+        words: Words of the batch.
+        patterns: What is searched.
+        numbers: Number of each word found so far; new ones are added.
+    """
+    exact = {pattern for pattern in patterns if isinstance(pattern, str)}
+    near = [pattern for pattern in patterns if isinstance(pattern, NearPattern)]
+    codes = np.full(len(words.terms), -1, np.int64)
+    for code, term in enumerate(words.terms):
+        if term in exact or any(pattern.matches(term) for pattern in near):
+            codes[code] = numbers.setdefault(term, len(numbers))
+    is_found = codes[words.codes] >= 0
+    kept, owners = np.unique(words.owners[is_found], return_inverse=True)
+    return _Found(owners, codes[words.codes[is_found]], words.positions[is_found]), kept
+
+
+def _postings(numbers: Mapping[str, int], found: Sequence[_Found], *, with_position: bool) -> dict[str, WordPostings]:
+    """Return postings by word; the numbers of texts ascend from batch to batch."""
+    if not numbers:
+        return {}
+    texts = np.concatenate([part.texts for part in found])
+    words = np.concatenate([part.words for part in found])
+    positions = np.concatenate([part.positions for part in found])
+    postings: dict[str, WordPostings] = {}
+    for word, number in numbers.items():
+        mine = words == number
+        documents, owners, frequencies = np.unique(texts[mine], return_inverse=True, return_counts=True)
+        places = positions[mine] if with_position else np.empty(0, np.int64)
+        postings[word] = WordPostings(
+            documents=documents,
+            frequencies=frequencies.astype(np.uint32),
+            positions=_Positions(owners, places).of,
+        )
+    return postings
+
+
+@frozen
+class _Positions:
+    """Positions of a word, and the place of the document of each."""
+
+    owners: Int64s
+    places: Int64s
+
+    def of(self, chosen: Int64s) -> tuple[Int64s, Int64s]:
+        """Return the positions in some documents; see `WordPostings`."""
+        if not len(chosen):
+            return chosen, chosen
+        at = np.minimum(np.searchsorted(chosen, self.owners), len(chosen) - 1)
+        is_chosen = chosen[at] == self.owners
+        return at[is_chosen], self.places[is_chosen]
