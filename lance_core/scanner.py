@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from pyarrow.compute import Expression
 
     from lance_core.format.fragment import Fragment
+    from lance_core.format.manifest import Manifest
     from lance_core.format.schema import Field
     from lance_core.scan.open_files import OpenFiles
     from lance_core.scan.plan import ScanPlan
@@ -92,7 +93,7 @@ class ReadOptions(ScanKeywords, total=False):
 
     Attributes:
         index_segments: Not supported.
-        full_text_query: Not supported.
+        full_text_query: See `LanceDataset.scanner`.
     """
 
     index_segments: Iterable[Any] | None
@@ -389,7 +390,6 @@ def make_scanner(
     del scan_in_order, batch_readahead, fragment_readahead, io_buffer_size, late_materialization, use_stats
     refuse_given(
         "scanner",
-        full_text_query=full_text_query,
         index_segments=index_segments,
         disable_scoring_autoprojection=disable_scoring_autoprojection,
         row_addr_allowlist=row_addr_allowlist,
@@ -403,15 +403,19 @@ def make_scanner(
         raise InvalidInputError("'columns' must be a list of names, or a dict of names and SQL expressions")
 
     def rank() -> Ranking | None:
-        if nearest is None:
-            return None
-        from lance_core.scan.vector_ranking import nearest_ranking  # noqa: PLC0415 rarely needed
-
-        if include_deleted_rows:
+        if include_deleted_rows and (nearest is not None or full_text_query is not None):
             raise InvalidInputError("a search cannot include deleted rows")
-        is_first = prefilter and filter is not None
-        searched = plan_indexed(plan_filter(snapshot.manifest.schema, filter)) if is_first else None
-        return nearest_ranking(snapshot.manifest, nearest, searched, only_index=bool(fast_search))
+        searched = None
+        if prefilter and filter is not None:
+            searched = partial(plan_filter, snapshot.manifest.schema, filter)
+        return _ranking(
+            snapshot.manifest,
+            nearest,
+            full_text_query,
+            None if searched is None else lambda columns=(): plan_indexed(searched(columns)),
+            count=None if limit is None else limit + (offset or 0),
+            only_index=bool(fast_search),
+        )
 
     def plan_indexed(scan: ScanPlan) -> ScanPlan:
         scan = with_row_starts(scan, snapshot.manifest)
@@ -442,6 +446,39 @@ def make_scanner(
             return query
 
     return LanceScanner(snapshot, files, fragments, plan(blob_handling), plan)
+
+
+def _ranking(
+    manifest: Manifest,
+    nearest: Mapping[str, Any] | None,
+    full_text_query: Any,
+    searched: Callable[..., ScanPlan] | None,
+    *,
+    count: int | None,
+    only_index: bool,
+) -> Ranking | None:
+    """Return the search that was asked for, if any.
+
+    Args:
+        manifest: The version.
+        nearest: As in `LanceDataset.scanner`.
+        full_text_query: Likewise.
+        searched: Makes the plan that reads some columns of the rows to search; None for all rows.
+        count: Rows at most; None for all.
+        only_index: Leave out rows that no index covers.
+    """
+    if nearest is not None and full_text_query is not None:
+        raise InvalidInputError("give 'nearest' or 'full_text_query', not both; reciprocal_rank_fusion joins results")
+    if nearest is not None:
+        from lance_core.scan.vector_ranking import nearest_ranking  # noqa: PLC0415 rarely needed
+
+        return nearest_ranking(manifest, nearest, searched() if searched else None, only_index=only_index)
+    if full_text_query is not None:
+        from lance_core.scan.text_ranking import text_ranking  # noqa: PLC0415 rarely needed
+
+        prefilter = searched([ROW_ADDRESS]) if searched else None
+        return text_ranking(manifest, full_text_query, prefilter, count=count, only_index=only_index)
+    return None
 
 
 _SCAN_ARGUMENTS = frozenset({"columns", "filter", "limit", "offset", *ScanOptions.__annotations__})

@@ -149,6 +149,10 @@ class ScannerBuilder:
         }
         return self._with(nearest={name: value for name, value in given.items() if value is not None})
 
+    def full_text_search(self, query: Any, columns: list[str] | None = None) -> ScannerBuilder:
+        """Search texts: words and the columns to search, or a query of `lance_core.query`."""
+        return self._with(full_text_query={"query": query, "columns": columns})
+
     def apply_defaults(self, default_opts: Mapping[str, Any]) -> ScannerBuilder:
         """Options of `LanceDataset.scanner` that count unless they are set already."""
         self._options = {**default_opts, **self._options}
@@ -159,7 +163,6 @@ class ScannerBuilder:
         return self._with(fragments=None if fragments is None else list(fragments))
 
     disable_scoring_autoprojection = refused("ScannerBuilder.disable_scoring_autoprojection")
-    full_text_search = refused("ScannerBuilder.full_text_search")
     minhash_search = refused("ScannerBuilder.minhash_search")
     row_addr_prefilter = refused("ScannerBuilder.row_addr_prefilter")
     scan_stats_callback = refused("ScannerBuilder.scan_stats_callback")

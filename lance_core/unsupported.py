@@ -72,7 +72,6 @@ _METHODS: dict[str, dict[str, str]] = {
         **dict.fromkeys(
             [
                 "disable_scoring_autoprojection",
-                "full_text_search",
                 "minhash_search",
                 "with_index_segments",
             ],
@@ -110,6 +109,7 @@ _METHODS: dict[str, dict[str, str]] = {
     | dict.fromkeys(["IndicesBuilder", "IvfModel", "PqModel"], _SEARCH),
     "lance_core.namespace": {"DynamicContextProvider": _HEADERS, "RestAdapter": _NATIVE},
     "lance_core.progress": {"IndexProgress": _INDICES},
+    "lance_core.query": dict.fromkeys(["CombinedFieldsQuery", "MinHashQuery"], "it does not score such searches"),
     "lance_core.udf": {
         "BatchUDFCheckpoint": "give batch_udf a checkpoint_file",
         "normalize_transform": "add_columns takes all forms",
@@ -128,7 +128,6 @@ _MODULES: dict[str, str] = {
     "mem_wal": _MEM_WAL,
     "otel": _NATIVE,
     "pydantic": "give write_dataset a list of dicts",
-    "query": _SEARCH,
     "torch.bench_utils": _SEARCH,
     "torch.distance": _SEARCH,
     "torch.kmeans": _SEARCH,
@@ -147,7 +146,6 @@ REFUSED_ARGUMENTS: Mapping[str, str] = {
     **dict.fromkeys(["namespace_client", "namespace_client_managed_versioning", "table_id"], _NAMESPACE),
     **dict.fromkeys(
         [
-            "full_text_query",
             "index_segments",
             "disable_scoring_autoprojection",
             "document_granularity",

@@ -114,6 +114,10 @@ class OptimizeIndices:
         for extension in self.plan(snapshot):
             try:
                 new += self._extend(snapshot, extension)
+            except UnsupportedError as error:
+                if self.names is not None:  # else it is left to pylance, like indices of unknown kinds
+                    self.failed[extension.name] = error
+                continue
             except LanceError as error:
                 self.failed[extension.name] = error
                 continue
@@ -163,6 +167,8 @@ class OptimizeIndices:
         kind = kind_of_index(first)
         assert kind is not None  # noqa: S101 for the type checker: plans are for known kinds
         column = column_to_index(snapshot.manifest.schema, path_of(snapshot.manifest.schema, first.fields[0]))
+        if not kind.takes(column.type):
+            raise UnsupportedError(f"index {first.name!r} is over a column of type {column.type}")
         segments = (
             []
             if self.retrain

@@ -96,7 +96,7 @@ class DropIndex:
         """Nothing was written."""
 
 
-def index_options(**given: int | None) -> dict[str, int]:
+def index_options(**given: int | None) -> dict[str, Any]:
     """Return the options of a kind that the caller gave."""
     return {name: value for name, value in given.items() if value is not None}
 

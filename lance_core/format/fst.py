@@ -44,6 +44,7 @@ if TYPE_CHECKING:
             """Return whether a word may end in a state."""
             ...
 
+
 _VERSIONS = (1, 2, 3)
 _HEADER = struct.Struct("<QQ")
 _FOOTER = struct.Struct("<QQ")
@@ -78,7 +79,7 @@ class Fst:
         if version not in _VERSIONS:
             raise self._damage(f"has version {version}")
         self._has_index = version > 1
-        end = len(data) - (_CHECKSUM_BYTES if version > 2 else 0)  # noqa: PLR2004
+        end = len(data) - (_CHECKSUM_BYTES if version > 2 else 0)
         self.count, self._root = _FOOTER.unpack_from(data, end - _FOOTER.size)
         if self._root >= end - _FOOTER.size:
             raise self._damage("has no root")
@@ -88,11 +89,11 @@ class Fst:
         address, value = self._root, 0
         for letter in word:
             _, _, transitions = self._node(address)
-            found = transitions.get(letter)
-            if found is None:
+            transition = transitions.get(letter)
+            if transition is None:
                 return None
-            value += found[0]
-            address = found[1]
+            value += transition[0]
+            address = transition[1]
         is_end, final, _ = self._node(address)
         return value + final if is_end else None
 
@@ -115,10 +116,10 @@ class Fst:
         """Return the words that a pattern accepts, in the order of their bytes; begins that lead nowhere are left."""
         address = self._root
         for letter in pattern.prefix.encode():
-            found = self._node(address)[2].get(letter)
-            if found is None:
+            transition = self._node(address)[2].get(letter)
+            if transition is None:
                 return
-            address = found[1]
+            address = transition[1]
         pending = [(address, pattern.start(), pattern.prefix, b"")]
         while pending:
             address, state, word, rest = pending.pop()
@@ -141,10 +142,10 @@ class Fst:
             return True, 0, {}
         try:
             state = self._data[address]
-            if state >> 6 == 3:  # noqa: PLR2004
+            if state >> 6 == 3:
                 letter, start = self._letter(state, address)
                 return False, 0, {letter: (0, self._checked(start - 1, address))}
-            return self._single(state, address) if state >> 6 == 2 else self._many(state, address)  # noqa: PLR2004
+            return self._single(state, address) if state >> 6 == 2 else self._many(state, address)
         except IndexError as error:
             raise self._damage("points behind its end") from error
 
@@ -206,4 +207,4 @@ class Fst:
 
 def _character_bytes(first: int) -> int:
     """Return the length of a character in UTF-8 by its first byte."""
-    return 1 if first < 0xC0 else 2 if first < 0xE0 else 3 if first < 0xF0 else 4  # noqa: PLR2004
+    return 1 if first < 0xC0 else 2 if first < 0xE0 else 3 if first < 0xF0 else 4

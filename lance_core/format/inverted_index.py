@@ -9,14 +9,15 @@ An index folder holds ``metadata.lance`` and three files for each partition:
     part_N_invert.lance     a row for each word number: blocks of postings (`lance_core.format.posting_blocks`), its
                             largest score, its number of documents, and its positions if the index has them
 
-``metadata.lance`` has the numbers of the partitions and the options of the tokenizer as schema metadata. Rows whose text
-is null or has no words are no documents. Skip data (``_impacts``) and largest scores are only hints.
+``metadata.lance`` has the numbers of the partitions and the options of the tokenizer as schema metadata. Rows whose
+text is null or has no words are no documents. Skip data (``_impacts``) and largest scores are only hints.
 Source: what pylance 14.0.2 writes and reads.
 """
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -69,7 +70,7 @@ LANGUAGES = (
 
 @frozen(kw_only=True)
 class TextOptions:
-    """How texts become words.
+    """Options of the tokenizer.
 
     Attributes:
         base_tokenizer: ``simple`` (runs of letters and digits), ``whitespace``, ``raw`` (the whole text) or ``ngram``.
@@ -116,17 +117,18 @@ def text_options(given: Mapping[str, Any]) -> TextOptions:
     unknown = sorted(given.keys() - set(_NAMES))
     if unknown:
         raise InvalidInputError(f"an INVERTED index has no option {unknown[0]!r}; options are {', '.join(_NAMES)}")
-    chosen = dict(given)
+    chosen: dict[str, Any] = dict(given)
     if chosen.get("base_tokenizer") == "ngram":
-        chosen = {"stem": False, "remove_stop_words": False, **chosen}
+        chosen.setdefault("stem", False)
+        chosen.setdefault("remove_stop_words", False)
     for name in _FLAGS:
         if not isinstance(chosen.get(name, True), bool):
             raise InvalidInputError(f"{name!r} must be true or false, not {chosen[name]!r}")
     if chosen.get("custom_stop_words") is not None:
-        words = chosen["custom_stop_words"]
-        if isinstance(words, str) or not all(isinstance(word, str) for word in words):
+        tokens = chosen["custom_stop_words"]
+        if isinstance(tokens, str) or not all(isinstance(word, str) for word in tokens):
             raise InvalidInputError("'custom_stop_words' must be a list of words")
-        chosen["custom_stop_words"] = tuple(words)
+        chosen["custom_stop_words"] = tuple(tokens)
     options = TextOptions(**chosen)
     _check_tokenizer(options.base_tokenizer)
     if options.language not in LANGUAGES:
@@ -151,12 +153,19 @@ def _check_lengths(options: TextOptions) -> None:
         raise InvalidInputError("'min_ngram_length' must not be larger than 'max_ngram_length'")
 
 
+def without_filters(options: TextOptions) -> TextOptions:
+    """Return options that cut texts the same way and leave words as they are."""
+    return replace(
+        options, max_token_length=None, lower_case=False, stem=False, remove_stop_words=False, ascii_folding=False
+    )
+
+
 def encode_params(options: TextOptions) -> str:
     """Encode options as the JSON in ``metadata.lance``."""
-    words = options.custom_stop_words
+    tokens = options.custom_stop_words
     params: dict[str, Any] = {"lance_tokenizer": "text"}
     params |= {name: getattr(options, name) for name in _NAMES}
-    params["custom_stop_words"] = None if words is None else list(words)
+    params["custom_stop_words"] = None if tokens is None else list(tokens)
     params |= {"block_size": BLOCK_SIZE, "split_identifiers": False, "split_on_numerics": False}
     params |= {"preserve_original": False, "index_operators": False}
     return json.dumps(params, ensure_ascii=False, separators=(",", ":"))
@@ -215,7 +224,7 @@ def _text_field(number: int, text: str) -> bytes:
 
 def _varint(value: int) -> bytes:
     data = bytearray()
-    while value > 127:  # noqa: PLR2004
+    while value > 127:
         data.append(value & 127 | 128)
         value >>= 7
     data.append(value)
@@ -244,7 +253,7 @@ def posting_metadata(options: TextOptions) -> dict[str, str]:
 
 @frozen(kw_only=True)
 class IndexLayout:
-    """What ``metadata.lance`` says.
+    """Content of ``metadata.lance``.
 
     Attributes:
         options: How texts become words.
@@ -265,17 +274,15 @@ def decode_index_metadata(metadata: Mapping[str, bytes], *, path: str) -> IndexL
         UnsupportedError: Another layout or tokenizer.
     """
     for name, value in (_LAYOUT | _POSITIONS_LAYOUT).items():
-        found = metadata.get(name, value.encode()).decode(errors="replace")
-        if found != value:
-            raise UnsupportedError(f"full-text indices with {name} {found!r} are not supported", path=path)
-    words = metadata.get("token_set_format", b"arrow").decode(errors="replace")
-    if words not in {"arrow", "fst"}:
-        raise UnsupportedError(f"full-text indices with words as {words!r} are not supported", path=path)
+        result = metadata.get(name, value.encode()).decode(errors="replace")
+        if result != value:
+            raise UnsupportedError(f"full-text indices with {name} {result!r} are not supported", path=path)
+    tokens = metadata.get("token_set_format", b"arrow").decode(errors="replace")
+    if tokens not in {"arrow", "fst"}:
+        raise UnsupportedError(f"full-text indices with words as {tokens!r} are not supported", path=path)
     try:
         partitions = tuple(int(number) for number in json.loads(metadata["partitions"]))
         params = metadata["params"]
     except (KeyError, ValueError, TypeError) as error:
         raise CorruptDataError("the partitions of a full-text index cannot be read", path=path) from error
-    return IndexLayout(
-        options=decode_params(params, path=path), partitions=partitions, has_transducer=words == "fst"
-    )
+    return IndexLayout(options=decode_params(params, path=path), partitions=partitions, has_transducer=tokens == "fst")

@@ -55,13 +55,13 @@ def unpack(packed: UInt8s, bits: int) -> UInt32s:
     """
     numbers = np.zeros((len(packed), _LANE_NUMBERS, _LANES), np.uint32)
     if bits:
-        words = np.ascontiguousarray(packed).view("<u4").reshape(len(packed), bits, _LANES)
+        packed_words = np.ascontiguousarray(packed).view("<u4").reshape(len(packed), bits, _LANES)
         mask = np.uint32((1 << bits) - 1)
         for number in range(_LANE_NUMBERS):
             word, shift = divmod(number * bits, _WORD_BITS)
-            value = words[:, word] >> np.uint32(shift)
+            value = packed_words[:, word] >> np.uint32(shift)
             if shift + bits > _WORD_BITS:
-                value = value | words[:, word + 1] << np.uint32(_WORD_BITS - shift)
+                value = value | packed_words[:, word + 1] << np.uint32(_WORD_BITS - shift)
             numbers[:, number] = value & mask
     return numbers.reshape(len(packed), BLOCK)
 
@@ -74,13 +74,13 @@ def pack(numbers: UInt32s, bits: int) -> UInt8s:
         bits: Bits of a number.
     """
     lanes = numbers.reshape(len(numbers), _LANE_NUMBERS, _LANES)
-    words = np.zeros((len(numbers), bits, _LANES), np.uint32)
+    packed_words = np.zeros((len(numbers), bits, _LANES), np.uint32)
     for number in range(_LANE_NUMBERS if bits else 0):
         word, shift = divmod(number * bits, _WORD_BITS)
-        words[:, word] |= lanes[:, number] << np.uint32(shift)
+        packed_words[:, word] |= lanes[:, number] << np.uint32(shift)
         if shift + bits > _WORD_BITS:
-            words[:, word + 1] |= lanes[:, number] >> np.uint32(_WORD_BITS - shift)
-    return words.astype("<u4").view(np.uint8).reshape(len(numbers), bits * _LANES * 4)
+            packed_words[:, word + 1] |= lanes[:, number] >> np.uint32(_WORD_BITS - shift)
+    return packed_words.astype("<u4").view(np.uint8).reshape(len(numbers), bits * _LANES * 4)
 
 
 def bits_of(numbers: UInt32s) -> npt.NDArray[np.uint8]:
@@ -95,15 +95,15 @@ def varints(data: UInt8s, *, path: str) -> UInt32s:
     Raises:
         CorruptDataError: The last one is cut, or one is too long.
     """
-    is_last = data < 128  # noqa: PLR2004
+    is_last = data < 128
     ends = np.flatnonzero(is_last)
     if len(data) and not is_last[-1]:
         raise CorruptDataError("a posting of an index ends inside of a number", path=path)
     starts = np.concatenate([[0], ends[:-1] + 1]) if len(ends) else np.empty(0, np.int64)
-    place = np.arange(len(data)) - np.repeat(starts, ends - starts + 1)
-    if len(place) and place.max() >= _MOST_VARINT_BYTES:
+    slot = np.arange(len(data)) - np.repeat(starts, ends - starts + 1)
+    if len(slot) and slot.max() >= _MOST_VARINT_BYTES:
         raise CorruptDataError("a posting of an index has a number of more than 32 bits", path=path)
-    parts = (data & 127).astype(np.uint64) << (7 * place).astype(np.uint64)
+    parts = (data & 127).astype(np.uint64) << (7 * slot).astype(np.uint64)
     return np.add.reduceat(parts, starts).astype(np.uint32) if len(starts) else np.empty(0, np.uint32)
 
 
@@ -114,9 +114,9 @@ def encode_varints(numbers: UInt32s) -> tuple[UInt8s, Int64s]:
     for length in range(1, _MOST_VARINT_BYTES):
         lengths += values >= (1 << 7 * length)
     owners = np.repeat(np.arange(len(values)), lengths)
-    place = np.arange(len(owners)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    data = (values[owners] >> (7 * place).astype(np.uint64) & np.uint64(127)).astype(np.uint8)
-    data[place < lengths[owners] - 1] |= 128
+    slot = np.arange(len(owners)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    data = (values[owners] >> (7 * slot).astype(np.uint64) & np.uint64(127)).astype(np.uint8)
+    data[slot < lengths[owners] - 1] |= 128
     return data, lengths
 
 
@@ -148,8 +148,8 @@ def decode_postings(data: UInt8s, starts: Int64s, lengths: Int64s, *, path: str)
     is_tail = np.zeros(int(blocks.sum()), np.bool_)
     is_tail[last[rest > 0]] = True
     owners = np.repeat(np.arange(len(lengths)), blocks)
-    places = np.arange(len(owners)) - np.repeat(last + 1 - blocks, blocks)
-    targets = (ends - lengths)[owners] + places * BLOCK
+    slots = np.arange(len(owners)) - np.repeat(last + 1 - blocks, blocks)
+    targets = (ends - lengths)[owners] + slots * BLOCK
     if not is_tail.all():
         rows = targets[~is_tail][:, None] + np.arange(BLOCK)
         documents[rows], frequencies[rows] = _decode_full(data, starts[:-1][~is_tail], starts[1:][~is_tail], path=path)
@@ -179,9 +179,7 @@ def _decode_full(data: UInt8s, begins: Int64s, ends: Int64s, *, path: str) -> tu
     return np.cumsum(deltas, axis=1, dtype=np.int64) + firsts[:, None], frequencies
 
 
-def _decode_tails(
-    data: UInt8s, begins: Int64s, ends: Int64s, sizes: Int64s, *, path: str
-) -> tuple[Int64s, UInt32s]:
+def _decode_tails(data: UInt8s, begins: Int64s, ends: Int64s, sizes: Int64s, *, path: str) -> tuple[Int64s, UInt32s]:
     """Decode last blocks of fewer than 128 documents."""
     lengths = ends - begins - _SCORE_BYTES
     if (lengths <= 0).any():
@@ -191,17 +189,17 @@ def _decode_tails(
         raise CorruptDataError("the last block of a word has another length", path=path)
     owners = np.repeat(np.arange(len(sizes)), sizes)
     firsts = np.cumsum(sizes) - sizes
-    places = np.arange(len(owners)) + firsts[owners]  # a block's frequencies follow its documents
-    sums = np.cumsum(numbers[places], dtype=np.int64)
-    before = np.where(firsts > 0, sums[firsts - 1], 0)
-    return sums - before[owners], numbers[places + sizes[owners]]
+    slots = np.arange(len(owners)) + firsts[owners]  # a block's frequencies follow its documents
+    running_sums = np.cumsum(numbers[slots], dtype=np.int64)
+    before = np.where(firsts > 0, running_sums[firsts - 1], 0)
+    return running_sums - before[owners], numbers[slots + sizes[owners]]
 
 
 def _spans(data: UInt8s, starts: Int64s, lengths: Int64s) -> UInt8s:
     """Return the bytes of spans, one behind the other."""
-    places = np.repeat(starts - (np.cumsum(lengths) - lengths), lengths)
-    places += np.arange(len(places))
-    return data[places]
+    slots = np.repeat(starts - (np.cumsum(lengths) - lengths), lengths)
+    slots += np.arange(len(slots))
+    return data[slots]
 
 
 def _packed_groups(data: UInt8s, at: Int64s, ends: Int64s, *, path: str) -> tuple[UInt32s, Int64s]:
@@ -243,8 +241,8 @@ def decode_positions(data: UInt8s, starts: Int64s, frequencies: UInt32s, counts:
     if not len(counts):
         return np.empty(0, np.int64)
     ends = np.cumsum(counts)
-    sums = np.concatenate([[0], np.cumsum(frequencies, dtype=np.int64)])
-    sizes = sums[ends] - sums[ends - counts]  # positions of each block
+    running_sums = np.concatenate([[0], np.cumsum(frequencies, dtype=np.int64)])
+    sizes = running_sums[ends] - running_sums[ends - counts]  # positions of each block
     deltas = np.empty(int(sizes.sum()), np.int64)
     targets = np.cumsum(sizes) - sizes
     is_short = sizes < BLOCK
@@ -258,7 +256,7 @@ def decode_positions(data: UInt8s, starts: Int64s, frequencies: UInt32s, counts:
         numbers = _block_positions(data[starts[block] : starts[block + 1]], int(sizes[block]), path=path)
         deltas[targets[block] : targets[block] + sizes[block]] = numbers
     totals = np.concatenate([[0], np.cumsum(deltas)])
-    before = totals[sums[:-1]]
+    before = totals[running_sums[:-1]]
     return totals[1:] - np.repeat(before, frequencies)
 
 
@@ -291,14 +289,14 @@ def encode_postings(documents: Int64s, frequencies: UInt32s, lengths: Int64s, sc
     counts = full + (rest > 0)
     begins = np.cumsum(lengths) - lengths
     owners = np.repeat(np.arange(len(lengths)), full)
-    places = np.arange(len(owners)) - np.repeat(np.cumsum(full) - full, full)
-    rows = (begins[owners] + places * BLOCK)[:, None] + np.arange(BLOCK)
+    slots = np.arange(len(owners)) - np.repeat(np.cumsum(full) - full, full)
+    rows = (begins[owners] + slots * BLOCK)[:, None] + np.arange(BLOCK)
     blocks = documents[rows]
     deltas = np.diff(blocks, axis=1, prepend=blocks[:, :1]).astype(np.uint32)
     firsts = blocks[:, 0].astype("<u4").tobytes()
     whole = [
-        score + firsts[_FIRST_BYTES * place : _FIRST_BYTES * (place + 1)] + head + tail
-        for place, (head, tail) in enumerate(zip(_groups(deltas), _groups(frequencies[rows]), strict=True))
+        score + firsts[_FIRST_BYTES * slot : _FIRST_BYTES * (slot + 1)] + head + tail
+        for slot, (head, tail) in enumerate(zip(_groups(deltas), _groups(frequencies[rows]), strict=True))
     ]
     has_tail = rest > 0
     tails = _tails(documents, frequencies, (begins + full * BLOCK)[has_tail], rest[has_tail], score)
@@ -319,8 +317,8 @@ def _groups(numbers: UInt32s) -> list[bytes]:
     for width in np.unique(bits).tolist():
         chosen = np.flatnonzero(bits == width)
         head = bytes((width,))
-        for place, packed in zip(chosen.tolist(), pack(numbers[chosen], width), strict=True):
-            groups[place] = head + packed.tobytes()
+        for slot, packed in zip(chosen.tolist(), pack(numbers[chosen], width), strict=True):
+            groups[slot] = head + packed.tobytes()
     return groups
 
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from lance_core.errors import InvalidInputError
 from lance_core.format.inverted_index import METADATA_FILE, TYPE_URL, VERSION, decode_index_metadata, text_options
-from lance_core.index.external_sort import DEFAULT_MEMORY, MEMORY_OPTION
+from lance_core.index.external_sort import MEMORY_OPTION
 from lance_core.index.inverted_partition import Partition
 from lance_core.index.text.analyzer import Analyzer
 
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 Int64s: TypeAlias = npt.NDArray[np.int64]
 _T = TypeVar("_T")
 
+DEFAULT_MEMORY = 1 << 30
+"""Memory of a build; each time that it is full, a partition is written, which searches look into one by one."""
+
 
 class InvertedSegment:
     """One segment of a full-text index; files are read when they are needed.
@@ -42,11 +45,11 @@ class InvertedSegment:
 
     def __init__(self, files: SegmentFiles) -> None:
         self._files = files
-        self._kept: tuple[object, Any] | None = None
+        self._cached: tuple[object, Any] | None = None
 
     @cached_property
     def layout(self) -> IndexLayout:
-        """How it was built, and its partitions."""
+        """Its options and partitions."""
         reader = self._files.open(METADATA_FILE)
         return decode_index_metadata(reader.schema.metadata, path=self._files.path(METADATA_FILE))
 
@@ -59,9 +62,7 @@ class InvertedSegment:
     def partitions(self) -> list[Partition]:
         """Its partitions."""
         layout = self.layout
-        return [
-            Partition(self._files, number, has_transducer=layout.has_transducer) for number in layout.partitions
-        ]
+        return [Partition(self._files, number, has_transducer=layout.has_transducer) for number in layout.partitions]
 
     @property
     def options(self) -> Mapping[str, Any]:
@@ -83,25 +84,25 @@ class InvertedSegment:
 
     def kept_for(self, owner: object, make: Callable[[], _T]) -> _T:
         """Return what was made for an object; it is forgotten when another one asks."""
-        kept = self._kept
-        if kept is None or kept[0] is not owner:
-            kept = self._kept = (owner, make())
-        return kept[1]
+        selected = self._cached
+        if selected is None or selected[0] is not owner:
+            selected = self._cached = (owner, make())
+        return selected[1]
 
     def entries(self) -> Iterator[tuple[pa.Array, Int64s]]:
         """Read all words, each for each of its rows."""
         for partition in self.partitions:
-            texts = dict((number, word) for word, number in partition.words.items())
+            texts = {number: word for word, number in partition.tokens.items()}
             for numbers, postings, _ in partition.all_postings(with_position=False):
-                words = pa.array([texts.get(number) for number in numbers.tolist()], pa.string())
+                tokens = pa.array([texts.get(number) for number in numbers.tolist()], pa.string())
                 owners = np.repeat(np.arange(len(numbers)), postings.lengths)
-                yield words.take(pa.array(owners)), partition.rows[postings.documents]
+                yield tokens.take(pa.array(owners)), partition.rows[postings.documents]
 
     def expected_entries(self, values: pa.Array, rows: Int64s) -> Iterator[tuple[pa.Array, Int64s]]:
         """Return the distinct words of each text."""
-        for start, words in self.analyzer.batches(values):
-            pairs = np.unique(words.owners << 32 | words.codes)
-            terms = pa.array(words.terms, pa.string())
+        for start, tokens in self.analyzer.batches(values):
+            pairs = np.unique(tokens.owners << 32 | tokens.codes)
+            terms = pa.array(tokens.terms, pa.string())
             yield terms.take(pa.array(pairs & 0xFFFFFFFF)), rows[start + (pairs >> 32)]
 
 
@@ -110,7 +111,7 @@ class InvertedKind:
 
     name = "INVERTED"
     type_url = TYPE_URL
-    index_versions = frozenset({VERSION})
+    index_versions = frozenset(range(VERSION + 1))  # pylance writes 0 when it merges segments; files tell the layout
     default_options: Mapping[str, Any] = {MEMORY_OPTION: DEFAULT_MEMORY}
 
     def check_options(self, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import struct
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -55,7 +56,7 @@ of an index, so that the largest one of a segment may be exceeded when others jo
 class _Run:
     """Pairs of word and document, by word and then by document."""
 
-    words: Int64s
+    tokens: Int64s
     documents: Int64s
     frequencies: UInt32s
     positions: Int64s | None
@@ -63,9 +64,9 @@ class _Run:
 
 @dataclass(slots=True)
 class _Pending:
-    """What will be the next partition."""
+    """Content of the next partition."""
 
-    words: dict[str, int] = field(default_factory=dict[str, int])
+    tokens: dict[str, int] = field(default_factory=dict[str, int])
     rows: list[Int64s] = field(default_factory=list[Int64s])
     lengths: list[Int64s] = field(default_factory=list[Int64s])
     runs: list[_Run] = field(default_factory=list[_Run])
@@ -74,8 +75,8 @@ class _Pending:
 
     def numbers_of(self, terms: list[str]) -> Int64s:
         """Return the numbers of words, which get one when they come first."""
-        words = self.words
-        return np.array([words.setdefault(term, len(words)) for term in terms], np.int64)
+        tokens = self.tokens
+        return np.array([tokens.setdefault(term, len(tokens)) for term in terms], np.int64)
 
     def add(self, rows: Int64s, lengths: Int64s) -> int:
         """Add documents; returns the number of the first one."""
@@ -88,7 +89,7 @@ class _Pending:
     def add_run(self, run: _Run) -> None:
         """Add pairs."""
         self.runs.append(run)
-        self.num_bytes += _PAIR_BYTES * len(run.words)
+        self.num_bytes += _PAIR_BYTES * len(run.tokens)
         if run.positions is not None:
             self.num_bytes += 3 * run.positions.nbytes
 
@@ -112,45 +113,44 @@ class InvertedBuilder:
 
     def add_texts(self, rows: Int64s, texts: pa.Array) -> None:
         """Add texts and the row of each; those without words are left out."""
-        for start, words in self._analyzer.batches(texts):
-            numbers = self._pending.numbers_of(words.terms)
-            documents, owners, lengths = np.unique(words.owners, return_inverse=True, return_counts=True)
+        for start, tokens in self._analyzer.batches(texts):
+            numbers = self._pending.numbers_of(tokens.terms)
+            documents, owners, lengths = np.unique(tokens.owners, return_inverse=True, return_counts=True)
             first = self._pending.add(rows[start + documents], lengths)
-            order = np.argsort(numbers[words.codes], kind="stable") if len(words.codes) else words.codes
-            codes = numbers[words.codes[order]] if len(order) else order
-            self._pending.add_run(self._run(codes, owners[order] + first, words.positions[order]))
+            order = np.argsort(numbers[tokens.codes], kind="stable") if len(tokens.codes) else tokens.codes
+            codes = numbers[tokens.codes[order]] if len(order) else order
+            self._pending.add_run(self._run(codes, owners[order] + first, tokens.positions[order]))
             self._flush_if_full()
 
-    def _run(self, words: Int64s, documents: Int64s, positions: Int64s) -> _Run:
+    def _run(self, tokens: Int64s, documents: Int64s, positions: Int64s) -> _Run:
         """Count equal pairs, which are next to each other."""
-        is_first = np.ones(len(words), np.bool_)
-        is_first[1:] = (words[1:] != words[:-1]) | (documents[1:] != documents[:-1])
+        is_first = np.ones(len(tokens), np.bool_)
+        is_first[1:] = (tokens[1:] != tokens[:-1]) | (documents[1:] != documents[:-1])
         firsts = np.flatnonzero(is_first)
-        frequencies = np.diff(np.append(firsts, len(words))).astype(np.uint32)
-        kept = positions if self._options.with_position else None
-        return _Run(words[firsts], documents[firsts], frequencies, kept)
+        frequencies = np.diff(np.append(firsts, len(tokens))).astype(np.uint32)
+        selected = positions if self._options.with_position else None
+        return _Run(tokens[firsts], documents[firsts], frequencies, selected)
 
     def add_partition(self, partition: Partition, relocate: Relocation) -> None:
         """Add the documents of another partition whose rows are still there."""
         rows = relocate(partition.rows)
-        kept = rows >= 0
-        if not kept.any():
+        selected = rows >= 0
+        if not selected.any():
             return
-        first = self._pending.add(rows[kept], partition.lengths[kept])
-        moved = np.where(kept, np.cumsum(kept) - 1 + first, -1)
-        texts = {number: word for word, number in partition.words.items()}
-        for numbers, postings, positions in partition.all_postings(with_position=self._options.with_position):
+        first = self._pending.add(rows[selected], partition.lengths[selected])
+        moved = np.where(selected, np.cumsum(selected) - 1 + first, -1)
+        texts = {number: word for word, number in partition.tokens.items()}
+        for numbers, postings, slots in partition.all_postings(with_position=self._options.with_position):
             codes = self._pending.numbers_of([texts.get(number, "") for number in numbers.tolist()])
-            words, documents = np.repeat(codes, postings.lengths), moved[postings.documents]
+            tokens, documents = np.repeat(codes, postings.lengths), moved[postings.documents]
             is_kept = documents >= 0
-            if positions is not None:
-                positions = positions[np.repeat(is_kept, postings.frequencies)]
-            run = _Run(words[is_kept], documents[is_kept], postings.frequencies[is_kept], positions)
+            positions = None if slots is None else slots[np.repeat(is_kept, postings.frequencies)]
+            run = _Run(tokens[is_kept], documents[is_kept], postings.frequencies[is_kept], positions)
             self._pending.add_run(run)
         self._flush_if_full()
 
     def _flush_if_full(self) -> None:
-        if self._pending.num_bytes + _WORD_BYTES * len(self._pending.words) > self._most:
+        if self._pending.num_bytes + _WORD_BYTES * len(self._pending.tokens) > self._most:
             self._flush()
 
     def finish(self) -> SegmentContent:
@@ -179,15 +179,17 @@ class InvertedBuilder:
         self._write_documents(docs_file, rows[order], lengths[order])
         renumbered = np.empty(len(order), np.int64)
         renumbered[order] = np.arange(len(order))
-        counts = np.zeros(len(pending.words), np.int64)
+        counts = np.zeros(len(pending.tokens), np.int64)
         for run in pending.runs:
-            counts += np.bincount(run.words, minlength=len(counts))
-        terms = sorted(term for term, code in pending.words.items() if counts[code])
-        ranks = np.full(len(pending.words), -1, np.int64)
-        codes = np.array([pending.words[term] for term in terms], np.int64)
+            counts += np.bincount(run.tokens, minlength=len(counts))
+        terms = sorted(term for term, code in pending.tokens.items() if counts[code])
+        ranks = np.full(len(pending.tokens), -1, np.int64)
+        codes = np.array([pending.tokens[term] for term in terms], np.int64)
         ranks[codes] = np.arange(len(terms))
-        pending.words.clear()
-        batch = pa.record_batch([pa.array(terms, pa.string()), pa.array(range(len(terms)), pa.uint32())], schema=TOKENS_SCHEMA)
+        pending.tokens.clear()
+        batch = pa.record_batch(
+            [pa.array(terms, pa.string()), pa.array(range(len(terms)), pa.uint32())], schema=TOKENS_SCHEMA
+        )
         self._files.write(tokens_file, TOKENS_SCHEMA, [batch], metadata={})
         merged = _merged(pending.runs, ranks, renumbered)
         pending.runs.clear()
@@ -204,31 +206,31 @@ class InvertedBuilder:
 def _merged(runs: list[_Run], ranks: Int64s, renumbered: Int64s) -> _Run:
     """Return all pairs in order."""
     empty = np.empty(0, np.int64)
-    words = np.concatenate([empty, *(ranks[run.words] for run in runs)])
+    tokens = np.concatenate([empty, *(ranks[run.tokens] for run in runs)])
     documents = np.concatenate([empty, *(renumbered[run.documents] for run in runs)])
     frequencies = np.concatenate([np.empty(0, np.uint32), *(run.frequencies for run in runs)])
-    order = np.argsort(words << 32 | documents, kind="stable")
+    order = np.argsort(tokens << 32 | documents, kind="stable")
     positions = None
     if runs and runs[0].positions is not None:
         every = np.concatenate([run.positions for run in runs if run.positions is not None])
         ends = np.cumsum(frequencies, dtype=np.int64)
         sizes = frequencies[order].astype(np.int64)
-        places = np.repeat((ends - frequencies)[order] - (np.cumsum(sizes) - sizes), sizes)
-        positions = every[places + np.arange(len(places))]
-    return _Run(words[order], documents[order], frequencies[order], positions)
+        slots = np.repeat((ends - frequencies)[order] - (np.cumsum(sizes) - sizes), sizes)
+        positions = every[slots + np.arange(len(slots))]
+    return _Run(tokens[order], documents[order], frequencies[order], positions)
 
 
 def _posting_batches(merged: _Run, lengths: Int64s, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Encode postings, some words at a time."""
     ends = np.cumsum(lengths)
     starts = ends - lengths
-    sums = np.concatenate([[0], np.cumsum(merged.frequencies, dtype=np.int64)])
+    running_sums = np.concatenate([[0], np.cumsum(merged.frequencies, dtype=np.int64)])
     first = 0
     while first < len(lengths):
         last = max(int(np.searchsorted(ends, starts[first] + _DOCUMENTS_AT_ONCE, side="right")), first + 1)
         low, high = int(starts[first]), int(ends[last - 1])
-        positions = None if merged.positions is None else merged.positions[sums[low] : sums[high]]
-        part = _Run(merged.words[low:high], merged.documents[low:high], merged.frequencies[low:high], positions)
+        positions = None if merged.positions is None else merged.positions[running_sums[low] : running_sums[high]]
+        part = _Run(merged.tokens[low:high], merged.documents[low:high], merged.frequencies[low:high], positions)
         yield _posting_batch(part, lengths[first:last], schema)
         first = last
 
@@ -245,15 +247,15 @@ def _posting_batch(part: _Run, lengths: Int64s, schema: pa.Schema) -> pa.RecordB
     if part.positions is not None:
         columns += _position_columns(part, lengths, counts)
     return pa.RecordBatch.from_arrays(
-        [column.cast(one.type) for column, one in zip(columns, schema, strict=True)], schema=schema
+        [column.cast(item.type) for column, item in zip(columns, schema, strict=True)], schema=schema
     )
 
 
 def _position_columns(part: _Run, lengths: Int64s, counts: Int64s) -> list[pa.Array]:
     assert part.positions is not None  # noqa: S101 for the type checker: callers have them
     owners = np.repeat(np.arange(len(lengths)), counts)
-    places = np.arange(len(owners)) - np.repeat(np.cumsum(counts) - counts, counts)
-    sizes = np.minimum(lengths[owners] - places * BLOCK, BLOCK)
+    slots = np.arange(len(owners)) - np.repeat(np.cumsum(counts) - counts, counts)
+    sizes = np.minimum(lengths[owners] - slots * BLOCK, BLOCK)
     blocks = encode_positions(part.positions, part.frequencies, sizes)
     block_bytes = np.array([len(block) for block in blocks], np.int64)
     ends = np.concatenate([[0], np.cumsum(block_bytes)])
@@ -261,7 +263,7 @@ def _position_columns(part: _Run, lengths: Int64s, counts: Int64s) -> list[pa.Ar
     data = b"".join(blocks)
     cuts = ends[firsts].tolist()
     offsets = (ends[:-1] - ends[firsts[owners]]).astype(np.uint32)
-    joined = [data[low:high] for low, high in zip(cuts[:-1], cuts[1:], strict=True)]
+    joined = [data[low:high] for low, high in pairwise(cuts)]
     return [pa.array(joined, pa.large_binary()), _lists(pa.array(offsets), counts)]
 
 

@@ -61,7 +61,7 @@ class Partition:
         self._has_transducer = has_transducer
 
     @cached_property
-    def words(self) -> WordSet:
+    def tokens(self) -> WordSet:
         """The words."""
         path, reader = self._files.path(self._tokens_file), self._files.open(self._tokens_file)
         if self._has_transducer:
@@ -130,18 +130,18 @@ class Partition:
         """
         data, starts = self._position_blocks(number)
         blocks = np.unique(chosen // BLOCK)
-        places = (blocks[:, None] * BLOCK + np.arange(BLOCK)).reshape(-1)
-        places = places[places < len(frequencies)]
+        slots = (blocks[:, None] * BLOCK + np.arange(BLOCK)).reshape(-1)
+        slots = slots[slots < len(frequencies)]
         pieces = [data[starts[block] : starts[block + 1]] for block in blocks.tolist()]
         bounds = np.concatenate([[0], np.cumsum([len(piece) for piece in pieces])]).astype(np.int64)
         counts = np.minimum(len(frequencies) - blocks * BLOCK, BLOCK)
-        frequencies = frequencies[places]
+        frequencies = frequencies[slots]
         joined = np.concatenate(pieces) if pieces else np.empty(0, np.uint8)
-        found = decode_positions(joined, bounds, frequencies, counts, path=self._files.path(self._postings_file))
-        owners = np.repeat(places, frequencies)
+        result = decode_positions(joined, bounds, frequencies, counts, path=self._files.path(self._postings_file))
+        owners = np.repeat(slots, frequencies)
         at = np.minimum(np.searchsorted(chosen, owners), max(len(chosen) - 1, 0))
         wanted = chosen[at] == owners if len(chosen) else np.zeros(0, np.bool_)
-        return at[wanted], found[wanted]
+        return at[wanted], result[wanted]
 
     def _position_blocks(self, number: int) -> tuple[npt.NDArray[np.uint8], Int64s]:
         columns = POSITIONS_SCHEMA.names[-2:]
@@ -168,8 +168,8 @@ class Partition:
         inner = offsets.flatten().to_numpy(zero_copy_only=False).astype(np.int64)
         starts = np.append(inner + np.repeat(ends[:-1], counts), ends[-1])
         owners = np.repeat(np.arange(len(counts)), counts)
-        places = np.arange(len(owners)) - np.repeat(np.cumsum(counts) - counts, counts)
-        sizes = np.minimum(postings.lengths[owners] - places * BLOCK, BLOCK)
+        slots = np.arange(len(owners)) - np.repeat(np.cumsum(counts) - counts, counts)
+        sizes = np.minimum(postings.lengths[owners] - slots * BLOCK, BLOCK)
         path = self._files.path(self._postings_file)
         if sizes.sum() != len(postings.documents) or (sizes <= 0).any():
             raise CorruptDataError("a full-text index has positions of other documents", path=path)
@@ -178,10 +178,10 @@ class Partition:
     def _take(self, names: Sequence[str], numbers: Sequence[int]) -> list[pa.Array]:
         import pyarrow as pa  # noqa: PLC0415 its types are all that the rest needs
 
-        places = np.array(numbers, np.int64)
-        if len(places) and (places.min() < 0 or places.max() >= self._reader.num_rows):
+        slots = np.array(numbers, np.int64)
+        if len(slots) and (slots.min() < 0 or slots.max() >= self._reader.num_rows):
             raise CorruptDataError("a word of a full-text index has no postings", path=self._files.path("part"))
-        unique, order = np.unique(places, return_inverse=True)
+        unique, order = np.unique(slots, return_inverse=True)
         projection = self._reader.schema.select(list(names))
         batch = self._reader.take(projection, self._reader.column_numbers, unique)
         chosen = pa.array(order)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from lance_core.format.fst import Fst
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     import pyarrow as pa
 
@@ -53,8 +53,8 @@ class NearPattern:
     def step(self, state: tuple[int, ...], character: str) -> tuple[int, ...] | None:
         """Return the state behind a further character; None if no word that goes on like this matches."""
         row = [state[0] + 1]
-        for place, expected in enumerate(self._rest):
-            row.append(min(row[-1] + 1, state[place + 1] + 1, state[place] + (expected != character)))
+        for slot, expected in enumerate(self._rest):
+            row.append(min(row[-1] + 1, state[slot + 1] + 1, state[slot] + (expected != character)))
         return tuple(row) if min(row) <= self._distance else None
 
     def accepts(self, state: tuple[int, ...]) -> bool:
@@ -66,17 +66,29 @@ class NearPattern:
         return word.startswith(self.prefix) and next(near_words([word], self), None) is not None
 
 
-def near_words(words: Sequence[str], pattern: NearPattern) -> Iterator[str]:
+class Texts(Protocol):
+    """Sorted words by place."""
+
+    def __len__(self) -> int:
+        """Return their number."""
+        ...
+
+    def __getitem__(self, slot: int, /) -> str:
+        """Return a word."""
+        ...
+
+
+def near_words(tokens: Texts, pattern: NearPattern) -> Iterator[str]:
     """Return the words of a sorted sequence that match.
 
     States of the characters that a word shares with the one before are kept, and words that go on where nothing can
     match are passed over by a binary search.
     """
-    number = bisect_left(words, pattern.prefix)
+    number = bisect_left(tokens, pattern.prefix)
     before, states = pattern.prefix, [pattern.start()]
     skip = len(pattern.prefix)
-    while number < len(words):
-        word = words[number]
+    while number < len(tokens):
+        word = tokens[number]
         if not word.startswith(pattern.prefix):
             return
         shared = _shared(before, word, len(states) - 1 + skip)
@@ -93,13 +105,13 @@ def near_words(words: Sequence[str], pattern: NearPattern) -> Iterator[str]:
             number += 1
             continue
         dead = word[: len(states) + skip]
-        number = bisect_left(words, dead + _LAST, lo=number + 1)
+        number = bisect_left(tokens, dead + _LAST, lo=number + 1)
 
 
 def _shared(left: str, right: str, most: int) -> int:
     count = 0
-    for one, other in zip(left[:most], right, strict=False):
-        if one != other:
+    for item, other in zip(left[:most], right, strict=False):
+        if item != other:
             break
         count += 1
     return count
@@ -109,26 +121,26 @@ class ColumnWords:
     """Words as sorted columns.
 
     Args:
-        words: The words, sorted.
+        tokens: The words, sorted.
         numbers: Their numbers.
     """
 
-    def __init__(self, words: pa.Array, numbers: pa.Array) -> None:
-        self._words = _Texts(words)
+    def __init__(self, tokens: pa.Array, numbers: pa.Array) -> None:
+        self._tokens = _Texts(tokens)
         self._numbers = numbers
 
     def get(self, word: str) -> int | None:
         """Return the number of a word; None if it is not there."""
-        place = bisect_left(self._words, word)
-        return self._numbers[place].as_py() if place < len(self._words) and self._words[place] == word else None
+        slot = bisect_left(self._tokens, word)
+        return self._numbers[slot].as_py() if slot < len(self._tokens) and self._tokens[slot] == word else None
 
     def items(self) -> Iterator[tuple[str, int]]:
         """Return all words and their numbers."""
-        return zip(self._words.array.to_pylist(), self._numbers.to_pylist(), strict=True)
+        return zip(self._tokens.array.to_pylist(), self._numbers.to_pylist(), strict=True)
 
     def near(self, pattern: NearPattern) -> Iterator[str]:
         """Return the words that match."""
-        return near_words(self._words, pattern)
+        return near_words(self._tokens, pattern)
 
 
 class _Texts:
@@ -140,8 +152,8 @@ class _Texts:
     def __len__(self) -> int:
         return len(self.array)
 
-    def __getitem__(self, place: int) -> str:
-        return self.array[place].as_py()
+    def __getitem__(self, slot: int) -> str:
+        return self.array[slot].as_py()
 
 
 class TransducerWords:

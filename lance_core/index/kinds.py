@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.format.index_metadata import index_fields
@@ -12,6 +12,7 @@ from lance_core.index.bloom import BLOOM_FILTER
 from lance_core.index.btree import BTREE
 from lance_core.index.inverted import INVERTED
 from lance_core.index.ngram import NGRAM
+from lance_core.index.protocol import CheckedKind
 from lance_core.index.vector.kind import VECTOR
 from lance_core.index.vector.train import INDEX_TYPES
 from lance_core.index.zone_map import ZONE_MAP
@@ -24,8 +25,13 @@ if TYPE_CHECKING:
     from lance_core.index.column import IndexedColumn
     from lance_core.index.protocol import IndexKind
 
-KINDS: dict[str, IndexKind] = {kind.name: kind for kind in (BTREE, BITMAP, LABEL_LIST, NGRAM, ZONE_MAP, BLOOM_FILTER, INVERTED)}
+KINDS: dict[str, IndexKind] = {
+    kind.name: kind for kind in (BTREE, BITMAP, LABEL_LIST, NGRAM, ZONE_MAP, BLOOM_FILTER, INVERTED)
+}
 """By name in `create_scalar_index`."""
+
+
+_ALIASES = {"FTS": INVERTED.name}
 
 
 def kind_named(name: str) -> IndexKind:
@@ -34,7 +40,8 @@ def kind_named(name: str) -> IndexKind:
     Raises:
         UnsupportedError: lance_core does not build this kind.
     """
-    kind = VECTOR if name == VECTOR.name else KINDS.get(str(name).upper())
+    upper = str(name).upper()
+    kind = VECTOR if name == VECTOR.name else KINDS.get(_ALIASES.get(upper, upper))
     if kind is None:
         raise UnsupportedError(f"lance_core builds indices of type {', '.join(KINDS)}, not {name}")
     return kind
@@ -52,13 +59,15 @@ def check_build(kind: IndexKind, column: IndexedColumn, options: Mapping[str, An
         All options of the kind.
 
     Raises:
-        InvalidInputError: An option that the kind does not have, or one below 1.
+        InvalidInputError: An option that the kind does not have, or a value that does not fit.
         UnsupportedError: A type that the kind does not take.
     """
     if not kind.takes(column.type):
         raise UnsupportedError(
             f"column {column.path!r} has type {column.type}, for which {kind.name} indices cannot be built"
         )
+    if isinstance(kind, CheckedKind):
+        return kind.check_options(options)
     for name, value in options.items():
         if name not in kind.default_options:
             raise InvalidInputError(f"a {kind.name} index has no option {name!r}")

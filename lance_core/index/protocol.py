@@ -170,6 +170,20 @@ class IndexKind(Protocol):
 
 
 @runtime_checkable
+class CheckedKind(IndexKind, Protocol):
+    """A kind that checks its options itself; those of all others are numbers of at least 1."""
+
+    def check_options(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return all options.
+
+        Raises:
+            InvalidInputError: An unknown option, or a value that does not fit.
+            UnsupportedError: A value that lance_core does not support.
+        """
+        ...
+
+
+@runtime_checkable
 class RewritableKind(IndexKind, Protocol):
     """A kind whose segments can be made of others.
 

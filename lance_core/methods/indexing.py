@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from lance_core.change.retries import commit_options, commit_work
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.indices import describe
+from lance_core.signatures import check_options, with_options
 from lance_core.stats import LanceStats
 from lance_core.unsupported import refuse_given
 
@@ -18,8 +19,64 @@ if TYPE_CHECKING:
     from lance_core.methods.protocols import OpenDataset
 
 _SYSTEM_PREFIX = "__lance"
+_BUILD_OPTIONS = frozenset({"memory_limit", "num_workers", "block_size"})
+_BLOCK_SIZE = 128
 
 
+class TextIndexOptions(TypedDict, total=False):
+    """Options of full-text indices, which are named ``"INVERTED"`` or ``"FTS"``; names and defaults as in pylance.
+
+    Attributes:
+        with_position: Store where words are, which phrases need; false by default.
+        base_tokenizer: ``simple``, runs of letters and digits, by default; ``whitespace``; ``raw``, the whole text; or
+            ``ngram``.
+        language: Language of stems and stop words; ``English`` by default.
+        max_token_length: Words of so many bytes of UTF-8 or more are left out; 40 by default, None for no limit.
+        lower_case: Put words in lower case; true by default.
+        stem: Cut words to their stems; true by default, for ``ngram`` false.
+        remove_stop_words: Leave out stop words; true by default, for ``ngram`` false.
+        custom_stop_words: Stop words in place of those of the language.
+        ascii_folding: Take accents off; true by default.
+        min_ngram_length: Characters of an n-gram at least; 3 by default.
+        max_ngram_length: Characters of an n-gram at most; 3 by default.
+        prefix_only: Only n-grams at the begin of a text; false by default.
+        memory_limit: MiB of memory, as ``max_memory_bytes``.
+        num_workers: Accepted: it would make no difference to the index.
+        block_size: Must be 128.
+    """
+
+    with_position: bool
+    base_tokenizer: str
+    language: str
+    max_token_length: int | None
+    lower_case: bool
+    stem: bool
+    remove_stop_words: bool
+    custom_stop_words: Sequence[str] | None
+    ascii_folding: bool
+    min_ngram_length: int
+    max_ngram_length: int
+    prefix_only: bool
+    memory_limit: int | None
+    num_workers: int | None
+    block_size: int | None
+
+
+def text_index_options(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of a kind that callers mean by `TextIndexOptions`.
+
+    Raises:
+        InvalidInputError: Another size of blocks.
+    """
+    options = {name: value for name, value in given.items() if name not in _BUILD_OPTIONS}
+    if given.get("block_size") not in {None, _BLOCK_SIZE}:
+        raise InvalidInputError(f"'block_size' must be {_BLOCK_SIZE}, not {given['block_size']!r}")
+    if given.get("memory_limit") is not None:
+        options["max_memory_bytes"] = int(given["memory_limit"]) << 20
+    return options
+
+
+@with_options(TextIndexOptions)
 def create_scalar_index(
     dataset: OpenDataset,
     column: str,
@@ -38,8 +95,9 @@ def create_scalar_index(
     progress_callback: Callable[[Any], None] | None = None,
     format_version: int | str | None = None,
     document_granularity: str | None = "row",
+    **options: Unpack[TextIndexOptions],
 ) -> None:
-    """Build an index; filters of scans, counts, deletes and updates use it.
+    """Build an index; filters of scans, counts, deletes and updates use it, and searches of texts.
 
     Args:
         column: Name, or dotted path inside structs.
@@ -52,6 +110,7 @@ def create_scalar_index(
             - ``"NGRAM"``: the rows of each three letters or digits in a row, for ``contains`` and ``LIKE``.
             - ``"ZONEMAP"``: smallest and largest value, nulls and NaN of each run of rows; skips runs.
             - ``"BLOOMFILTER"``: a Bloom filter of each run of rows; skips runs for ``=`` and ``IN``.
+            - ``"INVERTED"`` or ``"FTS"``: the rows of each word of texts, for ``full_text_query``.
 
             Indices of other kinds that pylance made are kept right.
         name: Name of the index; ``{column}_idx`` if None.
@@ -62,15 +121,19 @@ def create_scalar_index(
         rows_per_zone: Rows in each run of a ``"ZONEMAP"``; 8192 if None.
         number_of_items: Rows in each run of a ``"BLOOMFILTER"``; 8192 if None.
         max_memory_bytes: Memory for sorting a ``"BTREE"``, ``"BITMAP"``, ``"LABEL_LIST"`` or ``"NGRAM"``; 512 MiB if
-            None. More rows are sorted in temporary files.
+            None. More rows are sorted in temporary files. An ``"INVERTED"`` index gets a partition for each GiB, or
+            for so many bytes.
         conflict_retries: How often to make it anew when another commit rewrote the fragments.
         transaction_properties: Text for the history.
         progress_callback: Not supported, like ``format_version`` and ``document_granularity``.
         format_version: Not supported.
         document_granularity: Not supported.
+        **options: Options of an ``"INVERTED"`` index, see `TextIndexOptions`.
 
     Raises:
-        UnsupportedError: Another kind of index, or a type that this kind does not take.
+        InvalidInputError: An option that this kind does not have, or a value that does not fit.
+        UnsupportedError: Another kind of index, a type that this kind does not take, or a tokenizer that lance_core
+            does not have.
         AlreadyExistsError: There is an index of that name, and it shall not or cannot be replaced.
 
     Examples:
@@ -80,6 +143,7 @@ def create_scalar_index(
     """
     from lance_core.change.indices import BuildIndex, index_options  # noqa: PLC0415 rarely needed
 
+    check_options("create_scalar_index", TextIndexOptions, options)
     refuse_given(
         "create_scalar_index",
         progress_callback=progress_callback,
@@ -93,12 +157,13 @@ def create_scalar_index(
         replace=replace,
         options=index_options(
             rows_per_zone=rows_per_zone, number_of_items=number_of_items, max_memory_bytes=max_memory_bytes
-        ),
+        )
+        | text_index_options(options),
         fragment_ids=fragment_ids if train else (),
         uuid=None if index_uuid is None else _uuid(index_uuid),
     )
-    options = commit_options(conflict_retries, properties=transaction_properties)
-    dataset.snapshot = commit_work(dataset.snapshot, work, options)
+    commit = commit_options(conflict_retries, properties=transaction_properties)
+    dataset.snapshot = commit_work(dataset.snapshot, work, commit)
 
 
 def create_index(  # noqa: PLR0917 positional as in pylance

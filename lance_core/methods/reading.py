@@ -75,7 +75,9 @@ def scanner(  # noqa: PLR0917 positional as in pylance
         scan_in_order: Accepted: the order is always that of the table.
         fragments: Read only these.
         index_segments: Not supported.
-        full_text_query: Not supported.
+        full_text_query: Search texts: words, which all columns with full-text indices are searched for; a dict with
+            ``query`` and ``columns``; or a query of `lance_core.query`. Rows come with ``_score`` (BM25), the best
+            first.
         **options: See `lance_core.scanner.ScanKeywords`.
 
     Raises:

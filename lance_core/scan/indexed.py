@@ -276,8 +276,9 @@ class _IndexedVersion:
 
 
 def row_places(manifest: Manifest, files: OpenFiles, opened: OpenSegment) -> Callable[[Int64s], Int64s]:
-    """Return a function that finds the rows of a segment's entries: the addresses of live rows of the fragments that it
-    covers, and -1 for all others.
+    """Return a function that finds the rows of a segment's entries.
+
+    It returns the addresses of live rows of the fragments that the segment covers, and -1 for all others.
 
     Args:
         manifest: The version.
@@ -291,12 +292,12 @@ def row_places(manifest: Manifest, files: OpenFiles, opened: OpenSegment) -> Cal
 
     def locate(rows: Int64s) -> Int64s:
         owners = rows >> ADDRESS_SHIFT
-        found = np.where(np.isin(owners, ids), rows, -1)
+        located = np.where(np.isin(owners, ids), rows, -1)
         for reader in readers:
             if len(reader.deleted):
                 gone = reader.deleted.astype(np.int64) + (reader.fragment.id << ADDRESS_SHIFT)
-                found[np.isin(rows, gone)] = -1
-        return found
+                located[np.isin(rows, gone)] = -1
+        return located
 
     return locate
 

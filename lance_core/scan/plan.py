@@ -158,9 +158,11 @@ def _stored_json(schema: Schema, stored_names: Collection[str]) -> Schema:
     return Schema(tuple(fields), schema.metadata)
 
 
-def plan_filter(schema: Schema, condition: str | Expression) -> ScanPlan:
-    """A plan that only asks which rows match; errors as in `plan_scan`."""
-    return plan_scan(schema, columns=[], filter=condition, batch_size=None, with_row_id=False, with_row_address=False)
+def plan_filter(schema: Schema, condition: str | Expression, columns: Sequence[str] = ()) -> ScanPlan:
+    """A plan that asks which rows match and reads some columns of them; errors as in `plan_scan`."""
+    return plan_scan(
+        schema, columns=columns, filter=condition, batch_size=None, with_row_id=False, with_row_address=False
+    )
 
 
 def with_row_starts(plan: ScanPlan, manifest: Manifest) -> ScanPlan:

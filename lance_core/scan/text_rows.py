@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from lance_core.format.fragment import Fragment
     from lance_core.index.column import IndexedColumn
-    from lance_core.index.text.analyzer import Analyzer, Words
+    from lance_core.index.text.analyzer import Analyzer, Tokens
     from lance_core.scan.open_files import OpenFiles
 
 Int64s: TypeAlias = npt.NDArray[np.int64]
@@ -49,11 +49,11 @@ class SearchedTexts:
 
 
 @frozen
-class _Found:
+class _Matches:
     """Words that were found: number of the text, of the word, and its position."""
 
     texts: Int64s
-    words: Int64s
+    tokens: Int64s
     positions: Int64s
 
 
@@ -92,23 +92,23 @@ class UnindexedRows:
         numbers: dict[str, int] = {}
         rows: list[Int64s] = [np.empty(0, np.int64)]
         lengths: list[Int64s] = [np.empty(0, np.int64)]
-        found: list[_Found] = []
+        result: list[_Matches] = []
         num_texts = num_words = num_kept = 0
         for addresses, texts in self._texts():
-            for start, words in self._analyzer.batches(texts):
-                num_texts += len(np.unique(words.owners))
-                num_words += len(words.codes)
-                here, kept = _matches(words, patterns, numbers)
-                rows.append(addresses[start + kept])
-                lengths.append(np.bincount(words.owners)[kept] if len(kept) else kept)
-                found.append(_Found(here.texts + num_kept, here.words, here.positions))
-                num_kept += len(kept)
+            for start, tokens in self._analyzer.batches(texts):
+                num_texts += len(np.unique(tokens.owners))
+                num_words += len(tokens.codes)
+                here, selected = _matches(tokens, patterns, numbers)
+                rows.append(addresses[start + selected])
+                lengths.append(np.bincount(tokens.owners)[selected] if len(selected) else selected)
+                result.append(_Matches(here.texts + num_kept, here.tokens, here.positions))
+                num_kept += len(selected)
         return SearchedTexts(
             num_texts=num_texts,
             num_words=num_words,
             rows=np.concatenate(rows),
             lengths=np.concatenate(lengths),
-            postings=_postings(numbers, found, with_position=with_position),
+            postings=_postings(numbers, result, with_position=with_position),
         )
 
     def _texts(self) -> Iterator[tuple[Int64s, pa.Array]]:
@@ -119,45 +119,47 @@ class UnindexedRows:
                 if self._allowed is None:
                     yield addresses, texts
                     continue
-                kept = np.isin(addresses, self._allowed)
-                yield addresses[kept], texts.filter(pa.array(kept))
+                selected = np.isin(addresses, self._allowed)
+                yield addresses[selected], texts.filter(pa.array(selected))
 
 
-def _matches(words: Words, patterns: Sequence[str | NearPattern], numbers: dict[str, int]) -> tuple[_Found, Int64s]:
+def _matches(tokens: Tokens, patterns: Sequence[str | NearPattern], numbers: dict[str, int]) -> tuple[_Matches, Int64s]:
     """Return what was found in a batch, by number among the texts that have something, and which texts these are.
 
     Args:
-        words: Words of the batch.
+        tokens: Words of the batch.
         patterns: What is searched.
         numbers: Number of each word found so far; new ones are added.
     """
     exact = {pattern for pattern in patterns if isinstance(pattern, str)}
     near = [pattern for pattern in patterns if isinstance(pattern, NearPattern)]
-    codes = np.full(len(words.terms), -1, np.int64)
-    for code, term in enumerate(words.terms):
+    codes = np.full(len(tokens.terms), -1, np.int64)
+    for code, term in enumerate(tokens.terms):
         if term in exact or any(pattern.matches(term) for pattern in near):
             codes[code] = numbers.setdefault(term, len(numbers))
-    is_found = codes[words.codes] >= 0
-    kept, owners = np.unique(words.owners[is_found], return_inverse=True)
-    return _Found(owners, codes[words.codes[is_found]], words.positions[is_found]), kept
+    is_found = codes[tokens.codes] >= 0
+    selected, owners = np.unique(tokens.owners[is_found], return_inverse=True)
+    return _Matches(owners, codes[tokens.codes[is_found]], tokens.positions[is_found]), selected
 
 
-def _postings(numbers: Mapping[str, int], found: Sequence[_Found], *, with_position: bool) -> dict[str, WordPostings]:
+def _postings(
+    numbers: Mapping[str, int], result: Sequence[_Matches], *, with_position: bool
+) -> dict[str, WordPostings]:
     """Return postings by word; the numbers of texts ascend from batch to batch."""
     if not numbers:
         return {}
-    texts = np.concatenate([part.texts for part in found])
-    words = np.concatenate([part.words for part in found])
-    positions = np.concatenate([part.positions for part in found])
+    texts = np.concatenate([part.texts for part in result])
+    tokens = np.concatenate([part.tokens for part in result])
+    positions = np.concatenate([part.positions for part in result])
     postings: dict[str, WordPostings] = {}
     for word, number in numbers.items():
-        mine = words == number
+        mine = tokens == number
         documents, owners, frequencies = np.unique(texts[mine], return_inverse=True, return_counts=True)
-        places = positions[mine] if with_position else np.empty(0, np.int64)
+        slots = positions[mine] if with_position else np.empty(0, np.int64)
         postings[word] = WordPostings(
             documents=documents,
             frequencies=frequencies.astype(np.uint32),
-            positions=_Positions(owners, places).of,
+            positions=_Positions(owners, slots).of,
         )
     return postings
 
@@ -167,7 +169,7 @@ class _Positions:
     """Positions of a word, and the place of the document of each."""
 
     owners: Int64s
-    places: Int64s
+    slots: Int64s
 
     def of(self, chosen: Int64s) -> tuple[Int64s, Int64s]:
         """Return the positions in some documents; see `WordPostings`."""
@@ -175,4 +177,4 @@ class _Positions:
             return chosen, chosen
         at = np.minimum(np.searchsorted(chosen, self.owners), len(chosen) - 1)
         is_chosen = chosen[at] == self.owners
-        return at[is_chosen], self.places[is_chosen]
+        return at[is_chosen], self.slots[is_chosen]

@@ -1,7 +1,8 @@
 """Full-text searches: the rows of a version that match a query, and their scores.
 
 Segments of an index find the rows that they cover; their statistics together make the scores. Rows that no segment
-covers are read and searched word by word; their scores also count these rows, as in pylance.
+covers are read and searched word by word; their scores also count these rows. Without an index words are compared as
+they are. All of this is as in pylance.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import numpy.typing as npt
 
 from lance_core.errors import InvalidInputError
 from lance_core.format.index_metadata import index_fields
-from lance_core.format.inverted_index import DEFAULT_TEXT_OPTIONS, TYPE_URL
+from lance_core.format.inverted_index import DEFAULT_TEXT_OPTIONS, TYPE_URL, without_filters
 from lance_core.frozen import frozen
 from lance_core.index.column import column_to_index, path_of
 from lance_core.index.inverted import INVERTED, InvertedSegment
@@ -70,10 +71,10 @@ class Hits:
         """Return the scores of rows; 0 for those that do not match."""
         if not len(self.rows):
             return np.zeros(len(rows))
-        places = np.minimum(np.searchsorted(self.rows, rows), len(self.rows) - 1)
-        return np.where(self.rows[places] == rows, self.scores[places], 0.0)
+        slots = np.minimum(np.searchsorted(self.rows, rows), len(self.rows) - 1)
+        return np.where(self.rows[slots] == rows, self.scores[slots], 0.0)
 
-    def kept(self, mask: npt.NDArray[np.bool_]) -> Hits:
+    def selected(self, mask: npt.NDArray[np.bool_]) -> Hits:
         """Return the rows of a mask."""
         return Hits(self.rows[mask], self.scores[mask])
 
@@ -82,7 +83,9 @@ class Hits:
         chosen = self
         if count is not None and count < len(self.rows):
             threshold = np.partition(self.scores, len(self.scores) - count)[len(self.scores) - count] if count else 0.0
-            chosen = self.kept(self.scores >= threshold) if count else self.kept(np.zeros(len(self.rows), np.bool_))
+            chosen = (
+                self.selected(self.scores >= threshold) if count else self.selected(np.zeros(len(self.rows), np.bool_))
+            )
         order = np.lexsort((chosen.rows, -chosen.scores.astype(np.float32)))[:count]
         return Hits(chosen.rows[order], chosen.scores[order])
 
@@ -93,7 +96,9 @@ _NO_HITS = Hits(np.empty(0, np.int64), np.empty(0))
 def indexed_columns(manifest: Manifest) -> list[str]:
     """Return the columns of a version that have full-text indices."""
     fields = [index_fields(index) for index in manifest.indices]
-    ids = [one.fields[0] for one in fields if one.details is not None and one.details[0].lower() == TYPE_URL.lower()]
+    ids = [
+        item.fields[0] for item in fields if item.details is not None and item.details[0].lower() == TYPE_URL.lower()
+    ]
     return list(dict.fromkeys(path_of(manifest.schema, field_id) for field_id in ids))
 
 
@@ -156,10 +161,10 @@ class TextSearch:
         scores = np.zeros(len(rows))
         for part in must + should:
             scores += part.of(rows)
-        found = Hits(rows, scores)
+        result = Hits(rows, scores)
         for part in must_not:
-            found = found.kept(~np.isin(found.rows, part.rows, assume_unique=True))
-        return found
+            result = result.selected(~np.isin(result.rows, part.rows, assume_unique=True))
+        return result
 
     def _of_column(self, path: str) -> _ColumnSearch:
         if path not in self._columns:
@@ -186,7 +191,7 @@ class TextSearch:
 
 def _segments(manifest: Manifest, files: OpenFiles, column: IndexedColumn) -> list[OpenSegment]:
     """Return the segments of the first full-text index over a column."""
-    found: dict[str, list[OpenSegment]] = {}
+    result: dict[str, list[OpenSegment]] = {}
     for index in manifest.indices:
         fields = index_fields(index)
         if fields.details is None or fields.details[0].lower() != TYPE_URL.lower():
@@ -195,8 +200,8 @@ def _segments(manifest: Manifest, files: OpenFiles, column: IndexedColumn) -> li
             continue
         opened = open_segment(manifest, files, index)
         if opened is not None:
-            found.setdefault(index.name, []).append(opened)
-    return next(iter(found.values()), [])
+            result.setdefault(index.name, []).append(opened)
+    return next(iter(result.values()), [])
 
 
 class _ColumnSearch:
@@ -230,22 +235,23 @@ class _ColumnSearch:
         self._fragment_ids = fragment_ids
         self._allowed = allowed
         self._opened = segments
-        self._segments = [one.segment for one in segments if isinstance(one.segment, InvertedSegment)]
+        self._segments = [item.segment for item in segments if isinstance(item.segment, InvertedSegment)]
         options = self._segments[0].layout.options if self._segments else DEFAULT_TEXT_OPTIONS
-        self._analyzer = self._segments[0].analyzer if self._segments else Analyzer(options)
+        self._plain_analyzer = Analyzer(without_filters(options))
+        self._analyzer = self._segments[0].analyzer if self._segments else self._plain_analyzer
 
     def match(self, query: MatchQuery) -> Hits:
         """Return the rows that have the words of a query."""
-        words = self._analyzer.words(query.query)
         distance = query.fuzziness
-        patterns = [NearPattern(word, distance, query.prefix_length) if distance else word for word, _ in words]
+        tokens = (self._plain_analyzer if distance else self._analyzer).tokens(query.query)
+        patterns = [NearPattern(word, distance, query.prefix_length) if distance else word for word, _ in tokens]
         search = _WordSearch(
             patterns=patterns,
             most=query.max_expansions,
-            offsets=[position for _, position in words],
+            offsets=[position for _, position in tokens],
             needs_all=query.operator is FullTextOperator.AND,
         )
-        return self._found(search)
+        return self._search(search)
 
     def phrase(self, query: PhraseQuery) -> Hits:
         """Return the rows that have the words of a query one after the other.
@@ -258,21 +264,21 @@ class _ColumnSearch:
                 f"the full-text index over {self._column.path!r} has no positions, which phrases need; build it with "
                 "with_position=True"
             )
-        words = self._analyzer.words(query.query)
+        tokens = self._analyzer.tokens(query.query)
         search = _WordSearch(
-            patterns=[word for word, _ in words],
+            patterns=[word for word, _ in tokens],
             most=1,
-            offsets=[position for _, position in words],
+            offsets=[position for _, position in tokens],
             needs_all=True,
             slop=query.slop,
         )
-        return self._found(search)
+        return self._search(search)
 
-    def _found(self, search: _WordSearch) -> Hits:
+    def _search(self, search: _WordSearch) -> Hits:
         if not search.patterns:
             return _NO_HITS
         partitions = [partition for segment in self._segments for partition in segment.partitions]
-        wanted = search.within([partition.words.near for partition in partitions])
+        wanted = search.within([partition.tokens.near for partition in partitions])
         looked_up = [_look_up(partition, wanted) for partition in partitions]
         corpus = Corpus(
             num_documents=sum(len(partition.rows) for partition in partitions),
@@ -292,36 +298,36 @@ class _ColumnSearch:
         corpus: Corpus,
         weights: Mapping[str, float],
     ) -> Hits:
-        found = [_NO_HITS]
+        result = [_NO_HITS]
         postings = iter(looked_up)
         for opened, segment in zip(self._opened, self._segments, strict=True):
-            places = segment.kept_for(self._manifest, lambda opened=opened, segment=segment: self._places(opened, segment))
-            for partition, addresses in zip(segment.partitions, places, strict=True):
+            slots = segment.kept_for(self._manifest, partial(self._addresses_of, opened, segment))
+            for partition, addresses in zip(segment.partitions, slots, strict=True):
                 documents, scores = scored(wanted, next(postings), partition.lengths, corpus, weights)
                 rows = addresses[documents]
-                found.append(self._restricted(rows[rows >= 0], scores[rows >= 0]))
-        return reduce(_joined, found)
+                result.append(self._restricted(rows[rows >= 0], scores[rows >= 0]))
+        return reduce(_joined, result)
 
-    def _places(self, opened: OpenSegment, segment: InvertedSegment) -> list[Int64s]:
+    def _addresses_of(self, opened: OpenSegment, segment: InvertedSegment) -> list[Int64s]:
         """Return the address of each document of each partition; -1 if it is not there any more."""
         locate = row_places(self._manifest, self._files, opened)
         return [locate(partition.rows) for partition in segment.partitions]
 
     def _restricted(self, rows: Int64s, scores: Float64s) -> Hits:
-        kept = np.ones(len(rows), np.bool_)
+        selected = np.ones(len(rows), np.bool_)
         if self._fragment_ids is not None:
-            kept &= np.isin(rows >> 32, np.array(self._fragment_ids, np.int64))
+            selected &= np.isin(rows >> 32, np.array(self._fragment_ids, np.int64))
         if self._allowed is not None:
-            kept &= np.isin(rows, self._allowed)
-        order = np.argsort(rows[kept], kind="stable")
-        return Hits(rows[kept][order], scores[kept][order])
+            selected &= np.isin(rows, self._allowed)
+        order = np.argsort(rows[selected], kind="stable")
+        return Hits(rows[selected][order], scores[selected][order])
 
     def _of_rows(self, search: _WordSearch, corpus: Corpus, counts: Mapping[str, int]) -> Hits:
         """Search the rows that no segment covers."""
         rows = UnindexedRows(self._files, self._column, self._unindexed, self._analyzer, self._allowed)
         texts = rows.read(search.patterns, with_position=search.slop is not None)
-        words = [partition.words.near for segment in self._segments for partition in segment.partitions]
-        wanted = search.within([*words, texts.near])
+        tokens = [partition.tokens.near for segment in self._segments for partition in segment.partitions]
+        wanted = search.within([*tokens, texts.near])
         everything = Corpus(
             num_documents=corpus.num_documents + texts.num_texts,
             total_words=corpus.total_words + texts.num_words,
@@ -335,7 +341,7 @@ class _ColumnSearch:
 
 @frozen(kw_only=True)
 class _WordSearch:
-    """What is searched, before it is known which words there are.
+    """A search before the words of the index are looked up.
 
     Attributes:
         patterns: Words, or what they must be near to.
@@ -366,36 +372,34 @@ class _WordSearch:
         return Wanted(groups=groups, offsets=self.offsets, needs_all=self.needs_all, slop=self.slop)
 
 
-def _first_words(
-    near: Sequence[Callable[[NearPattern], Iterable[str]]], pattern: NearPattern, count: int
-) -> list[str]:
+def _first_words(near: Sequence[Callable[[NearPattern], Iterable[str]]], pattern: NearPattern, count: int) -> list[str]:
     """Return the first distinct words that are near to one."""
-    words = merge(*(find(pattern) for find in near))
-    return list(islice((word for word, _ in groupby(words)), count))
+    tokens = merge(*(find(pattern) for find in near))
+    return list(islice((word for word, _ in groupby(tokens)), count))
 
 
 def _look_up(partition: Partition, wanted: Wanted) -> dict[str, WordPostings]:
     """Read the postings of words."""
-    numbers = {word: partition.words.get(word) for group in wanted.groups for word in group}
-    known = [(word, number) for word, number in numbers.items() if number is not None]
-    if not known:
+    numbers = {word: partition.tokens.get(word) for group in wanted.groups for word in group}
+    numbered = [(word, number) for word, number in numbers.items() if number is not None]
+    if not numbered:
         return {}
-    everything = partition.postings([number for _, number in known])
+    everything = partition.postings([number for _, number in numbered])
     ends = np.cumsum(everything.lengths).tolist()
-    found: dict[str, WordPostings] = {}
-    for (word, number), end, length in zip(known, ends, everything.lengths.tolist(), strict=True):
+    result: dict[str, WordPostings] = {}
+    for (word, number), end, length in zip(numbered, ends, everything.lengths.tolist(), strict=True):
         documents, frequencies = everything.documents[end - length : end], everything.frequencies[end - length : end]
-        found[word] = WordPostings(
+        result[word] = WordPostings(
             documents=documents,
             frequencies=frequencies,
             positions=partial(partition.positions, number, frequencies),
         )
-    return found
+    return result
 
 
 def _count(counts: dict[str, int], postings: Mapping[str, WordPostings]) -> None:
-    for word, found in postings.items():
-        counts[word] = counts.get(word, 0) + len(found.documents)
+    for word, result in postings.items():
+        counts[word] = counts.get(word, 0) + len(result.documents)
 
 
 def _intersection(left: Int64s, right: Int64s) -> Int64s:

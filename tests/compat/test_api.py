@@ -10,12 +10,14 @@ import pkgutil
 import re
 import types
 import typing
+from enum import Enum
 
 import lance
 import lance.namespace
 import pytest
 
 import lance_core
+import lance_core.query
 from lance_core.errors import UnsupportedError
 from lance_core.fragment import LanceFragment
 from lance_core.namespace import DirectoryNamespace, RestNamespace
@@ -249,6 +251,8 @@ def test_arguments_stand_in_the_order_of_pylance(name):
 
 def plain(default):
     """A default as a value: factories of collections make empty ones."""
+    if isinstance(default, Enum):
+        return default.value
     return () if "factory" in str(default) or default in ([], {}) else default
 
 
@@ -298,6 +302,8 @@ def asking(table, place, owner, given):
         "LanceDataset.deep_clone": lambda: table.deep_clone(place + "d", **given),
         "LanceDataset.cleanup_old_versions": lambda: table.cleanup_old_versions(**given),
         "LanceDataset.explain_cleanup_old_versions": lambda: table.explain_cleanup_old_versions(**given),
+        "MatchQuery": lambda: lance_core.query.MatchQuery("a", "a", **given),
+        "PhraseQuery": lambda: lance_core.query.PhraseQuery("a", "a", **given),
         "LanceFragment.create": lambda: LanceFragment.create(place, ROWS, **given),
         "DirectoryNamespace": lambda: DirectoryNamespace(root=place, **given),
         "RestNamespace": lambda: RestNamespace(uri=place, **given),
@@ -345,12 +351,12 @@ def test_every_refused_name_is_one_of_pylance():
 
 
 def test_refused_arguments_may_be_given_as_none_or_false():
-    refuse_given("f", full_text_query=None, index_segments=False)
+    refuse_given("f", index_segments=None, disable_scoring_autoprojection=False)
     refuse_given("f", max_files=1000, external_blob_mode="reference", document_granularity="row")
     with pytest.raises(UnsupportedError, match="argument 'max_files' of f"):
         refuse_given("f", max_files=10)
-    with pytest.raises(UnsupportedError, match="argument 'full_text_query' of f"):
-        refuse_given("f", full_text_query={})
+    with pytest.raises(UnsupportedError, match="argument 'index_segments' of f"):
+        refuse_given("f", index_segments={})
 
 
 def test_scan_options_are_those_of_the_scanner():

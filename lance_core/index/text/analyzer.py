@@ -1,7 +1,7 @@
 """Texts as words.
 
 The bounds of words are found in all texts of a batch at once, with numpy on their UTF-8. Filters - length, lower case,
-stop words, stems, folding - see each distinct word once.
+stems, stop words, folding - see each distinct word once.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _MOST_KNOWN = 1 << 20
 
 
 @frozen(kw_only=True)
-class Words:
+class Tokens:
     """Words of texts, text after text.
 
     Attributes:
@@ -69,46 +69,52 @@ class Analyzer:
 
     def __init__(self, options: TextOptions) -> None:
         self.options = options
-        words = options.custom_stop_words
-        chosen = stop_words(options.language) if words is None else frozenset(words)
+        tokens = options.custom_stop_words
+        chosen = stop_words(options.language) if tokens is None else frozenset(tokens)
         self._stop_words: frozenset[str] = chosen if options.remove_stop_words else frozenset()
         self._stem: Callable[[str], str] | None = _stemmer(options.language) if options.stem else None
-        self._known: dict[bytes, str | None] = {}
+        self._terms: dict[bytes, str | None] = {}
         self._lock = Lock()  # stemmers keep the word that they work on
 
-    def words(self, text: str) -> list[tuple[str, int]]:
+    def tokens(self, text: str) -> list[tuple[str, int]]:
         """Return the words of a text and their places."""
-        found = self.batch(pa.array([text], pa.large_string()))
+        result = self.batch(pa.array([text], pa.large_string()))
         return [
-            (found.terms[code], position)
-            for code, position in zip(found.codes.tolist(), found.positions.tolist(), strict=True)
+            (result.terms[code], position)
+            for code, position in zip(result.codes.tolist(), result.positions.tolist(), strict=True)
         ]
 
-    def batches(self, texts: pa.Array) -> Iterator[tuple[int, Words]]:
+    def batches(self, texts: pa.Array) -> Iterator[tuple[int, Tokens]]:
         """Return the words of some texts at a time, with the number of the first text."""
         for start, end in _pieces(texts):
             yield start, self.batch(texts.slice(start, end - start))
 
-    def batch(self, texts: pa.Array) -> Words:
+    def batch(self, texts: pa.Array) -> Tokens:
         """Return the words of texts; null has none."""
-        cut = self._cut(*_buffers(texts))
+        if self.options.base_tokenizer == "raw":
+            texts, numbers = texts.drop_null(), np.flatnonzero(np.asarray(texts.is_valid()))
+            cut = _whole(*_buffers(texts), numbers)
+        else:
+            cut = self._cut(*_buffers(texts))
         encoded = _spans(cut).dictionary_encode()
         distinct = [self._term(word) for word in encoded.dictionary.to_pylist()]
         terms: dict[str, int] = {}
         numbers = np.array([-1 if term is None else terms.setdefault(term, len(terms)) for term in distinct], np.int64)
-        codes = numbers[encoded.indices.to_numpy(zero_copy_only=False)] if len(distinct) else numbers
-        kept = codes >= 0
-        return Words(terms=list(terms), codes=codes[kept], owners=cut.owners[kept], positions=cut.positions[kept])
+        codes = numbers[encoded.indices.to_numpy(zero_copy_only=False)] if distinct else numbers
+        selected = codes >= 0
+        return Tokens(
+            terms=list(terms), codes=codes[selected], owners=cut.owners[selected], positions=cut.positions[selected]
+        )
 
     def _term(self, word: bytes) -> str | None:
         """Return what becomes of a word; None if it is left out."""
         try:
-            return self._known[word]
+            return self._terms[word]
         except KeyError:
             with self._lock:
-                if len(self._known) >= _MOST_KNOWN:
-                    self._known.clear()
-                term = self._known[word] = self._filtered(word)
+                if len(self._terms) >= _MOST_KNOWN:
+                    self._terms.clear()
+                term = self._terms[word] = self._filtered(word)
             return term
 
     def _filtered(self, word: bytes) -> str | None:
@@ -118,36 +124,31 @@ class Analyzer:
         term = word.decode()
         if options.lower_case:
             term = lower(term)
-        if term in self._stop_words:
-            return None
         if self._stem is not None:
             term = self._stem(term)
+        if term in self._stop_words:  # so a stop word whose stem is another word stays, as in pylance
+            return None
         return fold(term) if options.ascii_folding else term
 
     def _cut(self, data: UInt8s, bounds: Int64s) -> _Cut:
-        match self.options.base_tokenizer:
-            case "raw":
-                owners = np.flatnonzero(bounds[1:] > bounds[:-1])
-                return _Cut(data, bounds[owners], bounds[owners + 1], owners, np.zeros(len(owners), np.int64))
-            case "ngram":
-                return self._ngrams(data, bounds)
-            case name:
-                return _runs(data, bounds, alphanumeric() if name == "simple" else not_space())
+        if self.options.base_tokenizer == "ngram":
+            return self._ngrams(data, bounds)
+        return _runs(data, bounds, alphanumeric() if self.options.base_tokenizer == "simple" else not_space())
 
     def _ngrams(self, data: UInt8s, bounds: Int64s) -> _Cut:
         """Cut all n-grams, text after text, those of one begin by length."""
-        begins = np.append(np.flatnonzero(data & 0xC0 != 0x80), len(data))  # noqa: PLR2004 bytes where characters begin
+        begins = np.append(np.flatnonzero(data & 0xC0 != 0x80), len(data))
         firsts = np.searchsorted(begins, bounds)  # of each text, as number of a character
         count = len(begins) - 1
         owners = np.repeat(np.arange(len(bounds) - 1), np.diff(firsts))
-        places = np.arange(count)
+        slots = np.arange(count)
         if self.options.prefix_only:
-            places = firsts[:-1][np.diff(firsts) > 0]
+            slots = firsts[:-1][np.diff(firsts) > 0]
         sizes = np.arange(self.options.min_ngram_length, self.options.max_ngram_length + 1)
-        behind = places[:, None] + sizes
-        fits = behind <= firsts[1:][owners[places]][:, None]
+        behind = slots[:, None] + sizes
+        fits = behind <= firsts[1:][owners[slots]][:, None]
         rows, _ = np.nonzero(fits)
-        chosen = places[rows]
+        chosen = slots[rows]
         return _Cut(data, begins[chosen], begins[behind[fits]], owners[chosen], np.zeros(len(chosen), np.int64))
 
 
@@ -179,6 +180,11 @@ def _buffers(texts: pa.Array) -> tuple[UInt8s, Int64s]:
     return data, bounds - bounds[0]
 
 
+def _whole(data: UInt8s, bounds: Int64s, owners: Int64s) -> _Cut:
+    """Return texts as words, empty ones too."""
+    return _Cut(data, bounds[:-1], bounds[1:], owners, np.zeros(len(owners), np.int64))
+
+
 def _runs(data: UInt8s, bounds: Int64s, table: Bools) -> _Cut:
     """Cut texts into runs of characters of a table."""
     inside = _of_characters(data, table)
@@ -202,9 +208,9 @@ def _of_characters(data: UInt8s, table: Bools) -> Bools:
     """Return for each byte whether its character is in a table."""
     if not (data & 0x80).any():
         return table[:128][data]
-    points = np.frombuffer(data.tobytes().decode().encode("utf-32-le"), np.uint32)
-    begins = np.flatnonzero(data & 0xC0 != 0x80)  # noqa: PLR2004
-    return np.repeat(table[points], np.diff(np.append(begins, len(data))))
+    code_points = np.frombuffer(data.tobytes().decode().encode("utf-32-le"), np.uint32)
+    begins = np.flatnonzero(data & 0xC0 != 0x80)
+    return np.repeat(table[code_points], np.diff(np.append(begins, len(data))))
 
 
 def _spans(cut: _Cut) -> pa.Array:
@@ -213,7 +219,7 @@ def _spans(cut: _Cut) -> pa.Array:
     offsets = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=offsets[1:])
     # Byte i of all words together is byte i of the data, moved by what lies before its word.
-    places = np.repeat(cut.starts - offsets[:-1], lengths)
-    places += np.arange(len(places))
-    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(cut.data[places])]
+    slots = np.repeat(cut.starts - offsets[:-1], lengths)
+    slots += np.arange(len(slots))
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(cut.data[slots])]
     return pa.Array.from_buffers(pa.large_binary(), len(lengths), buffers)

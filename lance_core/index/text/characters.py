@@ -1,4 +1,4 @@
-"""What characters are: letters and digits, small letters, and what stands for them in ASCII.
+"""Tables of characters: letters and digits, small letters, and what stands for them in ASCII.
 
 The tables are files of this package, measured on pylance 14.0.2, so that words do not depend on the Unicode tables of
 the Python that reads or builds an index.

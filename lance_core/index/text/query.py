@@ -25,14 +25,14 @@ class FullTextQueryType(Enum):
 
 
 class FullTextOperator(Enum):
-    """How many words of a query a text must have: all, or at least one."""
+    """Number of words of a query that a text must have: all, or at least one."""
 
     AND = "AND"
     OR = "OR"
 
 
 class DocumentGranularity(str, Enum):  # noqa: UP042 as in pylance
-    """What one document is: a row, or an item of its list."""
+    """Meaning of a document: a row, or an item of its list."""
 
     ROW = "row"
     LIST_ELEMENT = "list_element"
@@ -72,7 +72,8 @@ class MatchQuery(FullTextQuery):
         query: The words.
         column: Name, or dotted path inside structs.
         boost: Scores are multiplied by it; at least 0.
-        fuzziness: Words may be so many insertions, deletions and replacements of characters away. None is 0: pylance's
+        fuzziness: Words may be so many insertions, deletions and replacements of characters away. Words of the query
+            are then compared as they are, as in pylance: not in lower case, not cut to stems. None is 0: pylance's
             documentation says that it depends on the length of words, but 14.0.2 looks for equal words.
         max_expansions: Words that are looked up in place of all words of the query with ``fuzziness``, those of the
             first word first, in the order of their code points.
@@ -223,23 +224,23 @@ class BooleanQuery(FullTextQuery):
 
     def of(self, occur: Occur) -> list[FullTextQuery]:
         """Return the queries of one kind."""
-        return [query for found, query in self.queries if found is occur]
+        return [query for result, query in self.queries if result is occur]
 
 
 def columns_of(query: FullTextQuery) -> list[str]:
     """Return the columns that a query searches, each once."""
     match query:
         case MatchQuery() | PhraseQuery():
-            found = [query.column]
+            result = [query.column]
         case BoostQuery():
-            found = columns_of(query.positive) + columns_of(query.negative)
+            result = columns_of(query.positive) + columns_of(query.negative)
         case MultiMatchQuery():
-            found = [part.column for part in query.queries]
+            result = [part.column for part in query.queries]
         case BooleanQuery():
-            found = [column for _, part in query.queries for column in columns_of(part)]
+            result = [column for _, part in query.queries for column in columns_of(part)]
         case _:
             raise UnsupportedError(f"queries of type {type(query).__name__} are not supported")
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(result))
 
 
 def parse_query(given: Any, columns: Sequence[str]) -> FullTextQuery:
@@ -281,8 +282,10 @@ def _check_text(query: object, column: object) -> None:
 
 
 def _check_granularity(granularity: DocumentGranularity | None) -> None:
-    if granularity is not None and DocumentGranularity(granularity) is not DocumentGranularity.ROW:
-        raise UnsupportedError("full-text searches find rows; items of lists are not supported as documents")
+    if granularity not in {None, DocumentGranularity.ROW}:
+        raise UnsupportedError(
+            f"'document_granularity' must be ROW, not {granularity!r}: searches find rows, not items"
+        )
 
 
 def _checked_boost(boost: float) -> float:
@@ -291,7 +294,7 @@ def _checked_boost(boost: float) -> float:
     return float(boost)
 
 
-def _checked_number(name: str, value: int) -> int:
+def _checked_number(name: str, value: Any) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
         raise InvalidInputError(f"{name!r} must be a number of at least 0, not {value!r}")
     return value

@@ -1,4 +1,4 @@
-"""Which documents match the words of a query, and their BM25 scores."""
+"""Documents that match the words of a query, and their BM25 scores."""
 
 from __future__ import annotations
 
@@ -100,34 +100,34 @@ def scored(
     groups = [[word for word in group if word in postings] for group in wanted.groups]
     if not groups or (wanted.needs_all and not all(groups)):
         return np.empty(0, np.int64), np.empty(0, np.float64)
-    words = [word for group in groups for word in group]
+    tokens = [word for group in groups for word in group]
     allowed = _with_all(groups, postings) if wanted.needs_all else None
     if allowed is not None and wanted.slop is not None:
         allowed = allowed[_is_phrase(wanted, groups, postings, allowed)]
-    if allowed is None and sum(len(postings[word].documents) for word in words) > _DENSE_SHARE * len(lengths):
-        return _dense(words, postings, lengths, corpus, weights)
+    if allowed is None and sum(len(postings[word].documents) for word in tokens) > _DENSE_SHARE * len(lengths):
+        return _dense(tokens, postings, lengths, corpus, weights)
     documents: list[Int64s] = [np.empty(0, np.int64)]
     scores: list[Float64s] = [np.empty(0, np.float64)]
-    for word in words:
-        found = postings[word]
-        kept = slice(None) if allowed is None else np.isin(found.documents, allowed, assume_unique=True)
-        documents.append(found.documents[kept])
-        scores.append(_scores(found.frequencies[kept], lengths[documents[-1]], corpus, weights[word]))
+    for word in tokens:
+        result = postings[word]
+        selected = slice(None) if allowed is None else np.isin(result.documents, allowed, assume_unique=True)
+        documents.append(result.documents[selected])
+        scores.append(_scores(result.frequencies[selected], lengths[documents[-1]], corpus, weights[word]))
     unique, order = np.unique(np.concatenate(documents), return_inverse=True)
     return unique, np.bincount(order, np.concatenate(scores), minlength=len(unique)).astype(np.float64)
 
 
 def _dense(
-    words: Sequence[str],
+    tokens: Sequence[str],
     postings: Mapping[str, WordPostings],
     lengths: Int64s,
     corpus: Corpus,
     weights: Mapping[str, float],
 ) -> tuple[Int64s, Float64s]:
     totals = np.zeros(len(lengths))
-    for word in words:
-        found = postings[word]
-        totals[found.documents] += _scores(found.frequencies, lengths[found.documents], corpus, weights[word])
+    for word in tokens:
+        result = postings[word]
+        totals[result.documents] += _scores(result.frequencies, lengths[result.documents], corpus, weights[word])
     documents = np.flatnonzero(totals)
     return documents, totals[documents]
 
@@ -152,17 +152,17 @@ def _is_phrase(
     before them as in the query, or up to ``slop`` farther: so what is left of the last word ends a phrase.
     """
     assert wanted.slop is not None  # noqa: S101 for the type checker: callers have one
-    kept: Int64s | None = None
+    selected: Int64s | None = None
     for number, group in enumerate(groups):
-        found = postings[group[0]]
-        owners, positions = found.positions(np.searchsorted(found.documents, documents))
-        places = (owners << _DOCUMENT_SHIFT) + _POSITION_BASE + positions
-        if kept is not None:
+        result = postings[group[0]]
+        owners, positions = result.positions(np.searchsorted(result.documents, documents))
+        slots = (owners << _DOCUMENT_SHIFT) + _POSITION_BASE + positions
+        if selected is not None:
             gap = wanted.offsets[number] - wanted.offsets[number - 1]
-            first = np.searchsorted(kept, places - gap - wanted.slop, side="left")
-            places = places[first < np.searchsorted(kept, places - gap, side="right")]
-        kept = places
+            first = np.searchsorted(selected, slots - gap - wanted.slop, side="left")
+            slots = slots[first < np.searchsorted(selected, slots - gap, side="right")]
+        selected = slots
     matches = np.zeros(len(documents), np.bool_)
-    if kept is not None:
-        matches[kept >> _DOCUMENT_SHIFT] = True
+    if selected is not None:
+        matches[selected >> _DOCUMENT_SHIFT] = True
     return matches

@@ -1,0 +1,142 @@
+"""Kernels of full-text indices: blocks of postings, positions, words that are nearly spelt like another."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lance_core.errors import CorruptDataError, InvalidInputError
+from lance_core.format.fst import Fst
+from lance_core.format.inverted_index import TextOptions
+from lance_core.format.posting_blocks import (
+    decode_positions,
+    decode_postings,
+    encode_positions,
+    encode_postings,
+    encode_varints,
+    pack,
+    unpack,
+    varints,
+)
+from lance_core.index.inverted_words import NearPattern, near_words
+from lance_core.index.text.analyzer import Analyzer
+from lance_core.query import BooleanQuery, MatchQuery, MultiMatchQuery, Occur, PhraseQuery
+
+SCORE = b"\0\0\0\0"
+
+
+def joined(blocks):
+    ends = np.concatenate([[0], np.cumsum([len(block) for block in blocks])]).astype(np.int64)
+    return np.frombuffer(b"".join(blocks), np.uint8), ends
+
+
+def words_of(lengths, seed):
+    rng = np.random.default_rng(seed)
+    documents = [np.sort(rng.choice(10 ** rng.integers(4, 9), length, replace=False)) for length in lengths]
+    frequencies = rng.integers(1, rng.choice([2, 5]), sum(lengths)).astype(np.uint32)
+    return np.concatenate(documents).astype(np.int64), frequencies, np.array(lengths, np.int64)
+
+
+def distance(left, right):
+    row = list(range(len(right) + 1))
+    for count, one in enumerate(left):
+        after = [count + 1]
+        for place, other in enumerate(right):
+            after.append(min(after[-1] + 1, row[place + 1] + 1, row[place] + (one != other)))
+        row = after
+    return row[-1]
+
+
+@pytest.mark.parametrize("bits", [0, 1, 7, 13, 31, 32])
+def test_numbers_of_any_width_are_packed_and_unpacked(bits):
+    numbers = np.random.default_rng(bits).integers(0, 1 << bits, (3, 128), np.uint64).astype(np.uint32)
+    packed = pack(numbers, bits)
+    assert packed.shape == (3, 16 * bits)
+    assert (unpack(packed, bits) == numbers).all()
+
+
+def test_packed_numbers_lie_in_four_lanes():
+    numbers = np.zeros((1, 128), np.uint32)
+    numbers[0, 5] = 3  # the second of lane 1
+    assert pack(numbers, 2).view("<u4").tolist() == [[0, 3 << 2, 0, 0, 0, 0, 0, 0]]
+
+
+@given(st.lists(st.integers(0, 2**32 - 1), max_size=30))
+@settings(max_examples=30)
+def test_variable_length_integers_come_back(numbers):
+    data, lengths = encode_varints(np.array(numbers, np.uint32))
+    assert lengths.sum() == len(data)
+    assert varints(data, path="x").tolist() == numbers
+
+
+@given(
+    lengths=st.lists(st.sampled_from([1, 2, 5, 127, 128, 129, 256, 300]), min_size=1, max_size=6),
+    seed=st.integers(0, 99),
+)
+@settings(max_examples=20, deadline=None)
+def test_postings_and_positions_come_back(lengths, seed):
+    documents, frequencies, counts = words_of(lengths, seed)
+    blocks = encode_postings(documents, frequencies, counts, SCORE)
+    found = decode_postings(*joined(blocks), counts, path="x")
+    assert (found[0] == documents).all()
+    assert (found[1] == frequencies).all()
+    sizes = np.array([min(128, count - first) for count in lengths for first in range(0, count, 128)], np.int64)
+    rng = np.random.default_rng(seed)
+    frequencies[0] = 300  # more than fit in one group
+    positions = np.concatenate([np.cumsum(rng.integers(1, 99, count)) for count in frequencies.tolist()])
+    blocks = encode_positions(positions, frequencies, sizes)
+    assert (decode_positions(*joined(blocks), frequencies, sizes, path="x") == positions).all()
+
+
+def test_damaged_postings_are_errors_and_never_wrong_answers():
+    documents, frequencies, counts = words_of([300, 5], 1)
+    data, ends = joined(encode_postings(documents, frequencies, counts, SCORE))
+    rng = np.random.default_rng(0)
+    outcomes = set()
+    for _ in range(60):
+        damaged = data.copy()
+        damaged[rng.integers(len(data))] ^= 1 << rng.integers(8)
+        try:
+            found, _ = decode_postings(damaged, ends, counts, path="x")
+        except CorruptDataError:
+            outcomes.add("error")
+        else:
+            outcomes.add("read")
+            assert len(found) == len(documents)
+    assert outcomes == {"error", "read"}  # what a number is, nobody can tell
+    with pytest.raises(CorruptDataError, match="blocks"):
+        decode_postings(data, ends[:-1], counts, path="x")
+    for content in (b"", b"\3" + bytes(20), bytes(8) * 5, b"\3" + bytes(7) + bytes(8) + b"\xff" * 24):
+        with pytest.raises(CorruptDataError):
+            list(Fst(content, path="x").items())
+
+
+@given(
+    words=st.sets(st.text("abcé", min_size=1, max_size=6), max_size=60),
+    word=st.text("abcé", min_size=1, max_size=6),
+    most=st.integers(1, 3),
+    prefix=st.integers(0, 2),
+)
+@settings(max_examples=60, deadline=None)
+def test_near_words_are_those_within_the_distance_behind_an_equal_prefix(words, word, most, prefix):
+    begin, rest = word[:prefix], word[prefix:]
+    expected = [one for one in sorted(words) if one.startswith(begin) and distance(one[len(begin) :], rest) <= most]
+    pattern = NearPattern(word, most, prefix)
+    assert list(near_words(sorted(words), pattern)) == expected
+    assert [one for one in sorted(words) if pattern.matches(one)] == expected
+
+
+def test_words_that_are_left_out_leave_gaps():
+    analyzer = Analyzer(TextOptions())
+    assert analyzer.tokens("The quick foxes, of Málaga!") == [("quick", 1), ("fox", 2), ("malaga", 4)]
+
+
+def test_queries_say_what_is_wrong_with_them():
+    with pytest.raises(InvalidInputError, match="at least one query that must or should match"):
+        BooleanQuery([(Occur.MUST_NOT, MatchQuery("a", "t"))])
+    with pytest.raises(InvalidInputError, match="'boost' must be"):
+        MatchQuery("a", "t", boost=-1.0)
+    with pytest.raises(InvalidInputError, match="'slop'"):
+        PhraseQuery("a", "t", slop=-1)
+    with pytest.raises(InvalidInputError, match="2 columns have 1 'boosts'"):
+        MultiMatchQuery("a", ["t", "u"], boosts=[1.0])
