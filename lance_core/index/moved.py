@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -87,23 +87,23 @@ class MovedSegment:
     """
 
     def __init__(self, segment: Segment, moves: LaterMoves) -> None:
-        self._segment = segment
-        self._moves = moves
+        self.segment = segment
+        self.moves = moves
 
     @property
-    def options(self) -> Mapping[str, int]:
+    def options(self) -> Mapping[str, Any]:
         """Options that it was built with."""
-        return self._segment.options
+        return self.segment.options
 
     @property
     def statistics(self) -> Mapping[str, int]:
         """Numbers about it for users."""
-        return self._segment.statistics
+        return self.segment.statistics
 
     def answer(self, question: Question, *, tells_null: bool) -> RowAnswer | None:
         """Answer a question, by the addresses that rows have now."""
-        answer = self._segment.answer(question, tells_null=tells_null)
-        return None if answer is None else self._moves.answer(answer)
+        answer = self.segment.answer(question, tells_null=tells_null)
+        return None if answer is None else self.moves.answer(answer)
 
 
 class MovedEntries(MovedSegment):
@@ -123,7 +123,7 @@ class MovedEntries(MovedSegment):
         import pyarrow as pa  # noqa: PLC0415 rarely needed
 
         for keys, rows in self._entries.entries():
-            moved = self._moves(rows)
+            moved = self.moves(rows)
             is_there = moved >= 0
             yield (keys, moved) if is_there.all() else (keys.filter(pa.array(is_there)), moved[is_there])
 

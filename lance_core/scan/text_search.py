@@ -22,6 +22,7 @@ from lance_core.frozen import frozen
 from lance_core.index.column import column_to_index, path_of
 from lance_core.index.inverted import INVERTED, InvertedSegment
 from lance_core.index.inverted_words import NearPattern
+from lance_core.index.moved import MovedSegment
 from lance_core.index.text.analyzer import Analyzer
 from lance_core.index.text.query import (
     BooleanQuery,
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from lance_core.format.manifest import Manifest
     from lance_core.index.column import IndexedColumn
     from lance_core.index.inverted_partition import Partition
+    from lance_core.index.protocol import Segment
     from lance_core.index.text.query import FullTextQuery
     from lance_core.scan.indexed import OpenSegment
     from lance_core.scan.open_files import OpenFiles
@@ -204,6 +206,13 @@ def _segments(manifest: Manifest, files: OpenFiles, column: IndexedColumn) -> li
     return next(iter(result.values()), [])
 
 
+def _unmoved(segment: Segment) -> InvertedSegment:
+    """Return a full-text segment as it was written, also if compactions moved its rows since."""
+    original = segment.segment if isinstance(segment, MovedSegment) else segment
+    assert isinstance(original, InvertedSegment)  # noqa: S101 for the type checker: the entry tells the kind
+    return original
+
+
 class _ColumnSearch:
     """Searches one column.
 
@@ -235,7 +244,7 @@ class _ColumnSearch:
         self._fragment_ids = fragment_ids
         self._allowed = allowed
         self._opened = segments
-        self._segments = [item.segment for item in segments if isinstance(item.segment, InvertedSegment)]
+        self._segments = [_unmoved(opened.segment) for opened in segments]
         options = self._segments[0].layout.options if self._segments else DEFAULT_TEXT_OPTIONS
         self._plain_analyzer = Analyzer(without_filters(options))
         self._analyzer = self._segments[0].analyzer if self._segments else self._plain_analyzer
@@ -311,7 +320,9 @@ class _ColumnSearch:
     def _addresses_of(self, opened: OpenSegment, segment: InvertedSegment) -> list[Int64s]:
         """Return the address of each document of each partition; -1 if it is not there any more."""
         locate = row_places(self._manifest, self._files, opened)
-        return [locate(partition.rows) for partition in segment.partitions]
+        moves = opened.segment.moves if isinstance(opened.segment, MovedSegment) else None
+        stored = [partition.rows for partition in segment.partitions]
+        return [locate(rows if moves is None else moves(rows)) for rows in stored]
 
     def _restricted(self, rows: Int64s, scores: Float64s) -> Hits:
         selected = np.ones(len(rows), np.bool_)

@@ -121,4 +121,5 @@ def indexing(policy: IndexPolicy) -> Step:
 
 
 def _plain(kind: str) -> str:
-    return kind.partition("(")[0].strip().lower().replace("_", "")
+    plain = kind.partition("(")[0].strip().lower().replace("_", "")
+    return "inverted" if plain == "fts" else plain

@@ -247,3 +247,28 @@ def test_what_cannot_be_searched_is_refused_by_name(tmp_path: Path):
         lance_core.dataset(uri).to_table(full_text_query=our_queries.MatchQuery("w03", "id"))
     with pytest.raises(InvalidInputError, match="must be text, a query"):
         lance_core.dataset(uri).to_table(full_text_query=3)
+
+
+def test_searches_follow_compactions_that_defer_the_remap(tmp_path: Path):
+    uri = str(tmp_path / "t")
+    lance.write_dataset(rows(random.Random(10), 200), uri, max_rows_per_file=50)
+    index(lance_core.dataset(uri))
+    lance_core.dataset(uri).delete("id % 4 = 1")
+    lance_core.dataset(uri).optimize.compact_files(defer_index_remap=True)
+    same(uri, 0, 8)
+    lance_core.dataset(uri).optimize.optimize_indices()
+    same(uri, 50, 4)
+
+
+def test_an_audit_finds_words_that_a_row_does_not_have(tmp_path: Path):
+    uri = str(tmp_path / "t")
+    table = lance_core.write_dataset(rows(random.Random(11), 120), uri)
+    index(table)
+    assert lance_core.verify(uri, level="indices").is_ok
+    segment = next(tmp_path.glob("t/_indices/*/part_0_docs.lance")).parent
+    other = lance_core.write_dataset(rows(random.Random(12), 120), tmp_path / "other")
+    index(other)
+    wrong = next((tmp_path / "other").glob("_indices/*/part_0_docs.lance")).parent
+    for path in segment.iterdir():
+        path.write_bytes((wrong / path.name).read_bytes())
+    assert not lance_core.verify(uri, level="indices").is_ok

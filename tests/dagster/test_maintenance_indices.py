@@ -136,3 +136,15 @@ def test_the_recall_of_an_index_is_checked(embeddings, tmp_path):
     assert 0 < recall < 0.95
     with pytest.raises(InvalidInputError, match="from 0 to 1"):
         build_recall_check("t", "v", min_recall=2)
+
+
+@pytest.mark.parametrize("kind", ["INVERTED", "FTS"])
+def test_declared_full_text_indices_are_created_once_and_extended(tmp_path, kind):
+    uri = str(tmp_path / "t.lance")
+    lance_core.write_dataset(pa.table({"text": ["a quick fox", "a lazy dog"]}), uri)
+    assets = build_index_assets(spec({"text": kind}))
+    assert materialize(assets, tmp_path)["indices"]["lance/indices_count"] == 1
+    assert materialize(assets, tmp_path)["indices"]["lance/skipped"]
+    lance_core.write_dataset(pa.table({"text": ["two foxes"]}), uri, mode="append")
+    assert materialize(assets, tmp_path)["indices"]["lance/uncovered_rows"] == 0
+    assert lance.dataset(uri).to_table(full_text_query="fox", fast_search=True).num_rows == 2
