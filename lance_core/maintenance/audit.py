@@ -206,7 +206,7 @@ def _wrong_vectors(
     """Compare the rows of a vector index with those that have a vector to index; codes are not compared."""
     readers = [FragmentReader(files, fragment) for fragment in manifest.fragments.select(opened.fragment_ids.tolist())]
     stored = {reader.fragment.id: np.zeros(reader.physical_rows, np.uint64) for reader in readers}
-    locate = _ids_to_addresses(readers) if opened.by_row_id else _same
+    locate = addresses_of_ids(readers) if opened.by_row_id else _same
     for number in range(len(segment.partitions.lengths)):
         _count(stored, locate(segment.read(number)[0]))
     for reader in readers:

@@ -35,6 +35,9 @@ def declared_indices(metadata: Mapping[str, Any]) -> dict[str, str]:
     return {str(column): kind for column, kind in given.items()}
 
 
+_FLAGS = {"true": True, "false": False}
+
+
 def split_kind(kind: str) -> tuple[str, dict[str, Any]]:
     """Return the type of a declared index, and the options behind it, as in ``IVF_PQ(num_sub_vectors=8)``.
 
@@ -51,7 +54,7 @@ def split_kind(kind: str) -> tuple[str, dict[str, Any]]:
             raise InvalidInputError(
                 f"{part.strip()!r} in {kind!r} is no option; write for example 'num_partitions=16'."
             )
-        options[name] = int(value) if value.isdigit() else value
+        options[name] = int(value) if value.isdigit() else _FLAGS.get(value.lower(), value)
     return match[1], options
 
 

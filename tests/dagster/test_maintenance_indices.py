@@ -138,7 +138,7 @@ def test_the_recall_of_an_index_is_checked(embeddings, tmp_path):
         build_recall_check("t", "v", min_recall=2)
 
 
-@pytest.mark.parametrize("kind", ["INVERTED", "FTS"])
+@pytest.mark.parametrize("kind", ["INVERTED", "FTS(with_position=true, stem=True)"])
 def test_declared_full_text_indices_are_created_once_and_extended(tmp_path, kind):
     uri = str(tmp_path / "t.lance")
     lance_core.write_dataset(pa.table({"text": ["a quick fox", "a lazy dog"]}), uri)
@@ -147,4 +147,7 @@ def test_declared_full_text_indices_are_created_once_and_extended(tmp_path, kind
     assert materialize(assets, tmp_path)["indices"]["lance/skipped"]
     lance_core.write_dataset(pa.table({"text": ["two foxes"]}), uri, mode="append")
     assert materialize(assets, tmp_path)["indices"]["lance/uncovered_rows"] == 0
-    assert lance.dataset(uri).to_table(full_text_query="fox", fast_search=True).num_rows == 2
+    found = lance.dataset(uri).to_table(full_text_query="fox", fast_search=True)
+    assert sorted(found["text"].to_pylist()) == ["a quick fox", "two foxes"]
+    (index,) = lance_core.dataset(uri).list_indices()
+    assert index["type"].upper() == "INVERTED"
