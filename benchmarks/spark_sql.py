@@ -23,6 +23,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from pyspark.sql.functions import upper
 from spark_queries import QUERIES, TABLES, make_table
 from spark_rounds import PARQUET, print_head, print_line, run_rounds, start_spark
 
@@ -159,7 +160,7 @@ def merge(bench: Bench) -> None:
     print_head("merge")
     spark, key = bench.spark, "o_orderkey"
     orders = spark.read.parquet(bench.path(PARQUET, "orders"))
-    changes = orders.where(f"{key} % 10 = 3").withColumn("o_totalprice", orders["o_totalprice"] + 1).cache()
+    changes = orders.where(f"{key} % 10 = 3").withColumn("o_clerk", upper("o_clerk")).cache()
     changes.count()
 
     def parquet() -> None:
