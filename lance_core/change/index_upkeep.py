@@ -10,7 +10,7 @@ import numpy as np
 from lance_core.change.fragment_reuse import ReuseState, later_moves, write_fragment_reuse
 from lance_core.change.indices import IndexTarget, forget_files
 from lance_core.errors import CorruptDataError, InvalidInputError, LanceError, NotFoundError, UnsupportedError
-from lance_core.format.index_metadata import holds_row_ids, index_kind
+from lance_core.format.index_metadata import holds_row_ids, index_fields, index_kind, shows_moved_rows
 from lance_core.format.operations import CreateIndex
 from lance_core.frozen import frozen
 from lance_core.index.answer import ADDRESS_SHIFT
@@ -18,6 +18,8 @@ from lance_core.index.column import column_to_index, path_of
 from lance_core.index.files import SegmentFiles
 from lance_core.index.kinds import KINDS, kind_of_index
 from lance_core.index.protocol import MODEL, RewritableKind
+from lance_core.scan.fragment_reader import FragmentReader
+from lance_core.scan.open_files import OpenFiles
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -87,15 +89,13 @@ class OptimizeIndices:
             NotFoundError: There is no index of one of the names.
             UnsupportedError: One of these is of a kind that lance_core does not build.
         """
-        by_name = _by_name(snapshot, self.names)
-        reuse = ReuseState.of(snapshot)
-        plans = [
-            plan_extension(
-                snapshot.manifest, entries, num_to_merge=self.num_to_merge, retrain=self.retrain, reuse=reuse
-            )
-            for entries in by_name.values()
-        ]
-        return [plan for plan in plans if plan is not None]
+        manifest, reuse, plans = snapshot.manifest, ReuseState.of(snapshot), list[Extension]()
+        for entries in _by_name(snapshot, self.names).values():
+            plan = plan_extension(manifest, entries, num_to_merge=self.num_to_merge, retrain=self.retrain, reuse=reuse)
+            if plan is not None and _keeps_moved_rows(snapshot, plan):
+                plan = plan_extension(manifest, entries, num_to_merge=len(entries), reuse=reuse)
+            plans += [] if plan is None else [plan]
+        return plans
 
     def has_work(self, snapshot: Snapshot) -> bool:
         """Return whether there is something to do; raises as `plan` does."""
@@ -329,6 +329,18 @@ def check_num_to_merge(number: int | None) -> None:
     """
     if number is not None and number < 0:
         raise InvalidInputError(f"'num_indices_to_merge' must be at least 0, not {number}")
+
+
+def _keeps_moved_rows(snapshot: Snapshot, plan: Extension) -> bool:
+    """Return whether a segment that stays has entries of rows that a new one covers, and pylance would read them."""
+    staying = [entry for entry in plan.entries if entry not in plan.replaced and shows_moved_rows(entry)]
+    if not staying or not snapshot.manifest.uses_stable_row_ids:
+        return False
+    newest, files = max(index_fields(entry).dataset_version for entry in staying), OpenFiles(snapshot.store)
+    for fragment in snapshot.manifest.fragments.select(sorted(plan.missing)):
+        if (FragmentReader(files, fragment).created_versions <= newest).any():
+            return True
+    return False
 
 
 def _staying(fragment_ids: Collection[int], moves: LaterMoves | None = None) -> Relocation:

@@ -55,7 +55,7 @@ def distinct_items(lists: pa.Array, rows: Int64s) -> tuple[pa.Array, Int64s]:
     codes = pc.dictionary_encode(items, null_encoding="encode")
     pairs = np.stack([owners, codes.indices.to_numpy(zero_copy_only=False).astype(np.int64)])
     _, first = np.unique(pairs, axis=1, return_index=True)
-    return items.take(pa.array(first)), owners[first]
+    return items.take(pa.array(first, pa.int64())), owners[first]
 
 
 def write_bitmaps(
@@ -110,4 +110,4 @@ def relocated(parts: Sequence[tuple[Content, Relocation]]) -> Iterator[tuple[pa.
             moved = relocate(np.concatenate([np.empty(0, np.int64), *sets]))
             left = moved >= 0
             key_numbers = np.repeat(np.arange(len(keys)), counts)[left]
-            yield keys.take(pa.array(key_numbers)), moved[left]
+            yield keys.take(pa.array(key_numbers, pa.int64())), moved[left]

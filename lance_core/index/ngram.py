@@ -76,10 +76,7 @@ class NGramSegment:
             return None
         wanted = np.array(tokens[:_MOST_TRIGRAMS], np.uint32)
         positions = np.searchsorted(self._tokens, wanted)
-        is_there = (positions < len(self._tokens)) & (
-            self._tokens[np.minimum(positions, len(self._tokens) - 1)] == wanted
-        )
-        if not is_there.all():
+        if positions[-1] >= len(self._tokens) or (self._tokens[positions] != wanted).any():
             return answers.of_rows(elsewhere=FALSE | NULL)
         projection = self._reader.schema.select(["posting_list"])
         column = self._reader.take(projection, self._reader.column_numbers, positions.astype(np.int64)).column(0)

@@ -328,6 +328,8 @@ def _judge_membership(condition: Membership, zones: ColumnZones) -> tuple[Mask, 
     every = np.ones(len(zones.num_rows), np.bool_)
     if not len(condition.values):
         return ~every, every
+    if pa.types.is_floating(condition.values.type) and pc.any(pc.is_nan(condition.values)).as_py():
+        return every, every  # bounds leave NaN out
     try:
         values = condition.values.take(pc.array_sort_indices(condition.values))
     except pa.ArrowNotImplementedError:
