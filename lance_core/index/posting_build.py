@@ -93,7 +93,11 @@ class PostingSort:
             key_parts = parts_of(rows[start:end])
             numbers += [number] * len(key_parts)
             parts += key_parts
-        columns = [distinct.take(pa.array(numbers, pa.int64())), [high for high, _ in parts], [data for _, data in parts]]
+        columns = [
+            distinct.take(pa.array(numbers, pa.int64())),
+            [high for high, _ in parts],
+            [data for _, data in parts],
+        ]
         self._sort.add(_batch(self._schema, columns))
 
     def _groups(self) -> Iterator[tuple[pa.Array, list[Part]]]:
