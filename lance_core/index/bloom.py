@@ -103,6 +103,11 @@ class BloomFilterSegment:
         """Number of zones, and rows in each."""
         return {"num_zones": len(self._zones.starts), **self.options}
 
+    @property
+    def zones(self) -> tuple[Int64s, Int64s]:
+        """Address of the first row of each zone, and of the row behind its last one."""
+        return self._zones.starts, self._zones.ends
+
     def answer(self, question: Question, *, tells_null: bool) -> RowAnswer | None:
         """Ask the filter of each zone for the values of a question."""
         from lance_core.sql.pruning import Comparison, IsNull, Membership  # noqa: PLC0415 brings Arrow's kernels along

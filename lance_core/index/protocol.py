@@ -112,6 +112,16 @@ class EntrySegment(Segment, Protocol):
         ...
 
 
+@runtime_checkable
+class ZonedSegment(Segment, Protocol):
+    """A segment that describes runs of rows; an audit compares these runs with the rows that it covers."""
+
+    @property
+    def zones(self) -> tuple[Int64s, Int64s]:
+        """Address of the first row of each run, ascending, and of the row behind its last one."""
+        ...
+
+
 class IndexKind(Protocol):
     """A kind of index."""
 

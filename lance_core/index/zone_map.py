@@ -79,6 +79,11 @@ class ZoneMapSegment:
         """Number of zones, and rows in each."""
         return {"num_zones": len(self._starts), **self.options}
 
+    @property
+    def zones(self) -> tuple[Int64s, Int64s]:
+        """Address of the first row of each zone, and of the row behind its last one."""
+        return self._starts, self._ends
+
     def answer(self, question: Question, *, tells_null: bool) -> RowAnswer:
         """Judge each zone by its smallest and largest value and its counts."""
         from lance_core.sql.pruning import ColumnZones, judge_column  # noqa: PLC0415 brings Arrow's kernels along

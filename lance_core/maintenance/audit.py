@@ -14,9 +14,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lance_core.format.bloom_filter import hash_values
-from lance_core.format.ngram_index import TRIGRAM
+from lance_core.format.index_metadata import shows_moved_rows
 from lance_core.index.answer import ADDRESS_SHIFT
-from lance_core.index.protocol import EntrySegment
+from lance_core.index.protocol import EntrySegment, ZonedSegment
 from lance_core.index.vector.distances import is_vector
 from lance_core.index.vector.segment import VectorSegment
 from lance_core.index.vector.train import searchable
@@ -41,8 +41,11 @@ Mismatch: TypeAlias = "tuple[int, str]"
 """Fragment, and what is wrong with which of its rows."""
 
 _WINDOW_ROWS = 1 << 12
-"""Rows that are compared together when a sample is asked for."""
-_QUESTIONS = 16
+"""Rows of a fragment that are compared together when a sample is asked for."""
+_PICKED = 16
+"""Values of a batch that questions are about."""
+_NEEDLE_LENGTH = 12
+_OFFSET_MASK = (1 << ADDRESS_SHIFT) - 1
 _NAMED_ROWS = 10
 _NULL_HASH = np.uint64(0x9E3779B97F4A7C15)
 _SEED = 0
@@ -69,19 +72,32 @@ def audit_segment(
         if sample_rows is None and isinstance(opened.segment, VectorSegment):
             yield from _wrong_vectors(manifest, files, opened, opened.segment)
         return
-    wrong: dict[int, set[int]] = {}
+    batches = _batches(manifest, files, opened, sample_rows)
+    if sample_rows is None:
+        found = [_wrong_answers(opened, rows, values, is_each_asked=True) for rows, values in batches]
+    else:  # a segment is asked once about all samples
+        samples = list(batches)
+        values = [array for _, array in samples]
+        rows = np.concatenate([array for array, _ in samples]) if samples else np.empty(0, np.int64)
+        found = [_wrong_answers(opened, rows, pa.concat_arrays(values), is_each_asked=False)] if samples else []
+    wrong = np.unique(np.concatenate([np.empty(0, np.int64), *found]))
+    for fragment_id in np.unique(wrong >> ADDRESS_SHIFT).tolist():
+        offsets = wrong[wrong >> ADDRESS_SHIFT == fragment_id] & _OFFSET_MASK
+        yield fragment_id, f"answers leave out or add {_named(offsets.tolist())}"
+    if isinstance(opened.segment, ZonedSegment):
+        yield from _rows_without_zone(manifest, files, opened, opened.segment)
+    if sample_rows is None and isinstance(opened.segment, EntrySegment):
+        yield from _wrong_entries(manifest, files, opened, opened.segment)
+
+
+def _batches(
+    manifest: Manifest, files: OpenFiles, opened: OpenSegment, sample_rows: int | None
+) -> Iterator[tuple[Int64s, pa.Array]]:
+    """Read the rows to compare: addresses and values."""
     for fragment_id, start, end in _windows(manifest, opened.fragment_ids, sample_rows):
         fragment = manifest.fragments.find(fragment_id)
         assert fragment is not None  # noqa: S101 for the type checker: segments name existing ones
-        column = ColumnOfFragment(files, fragment, opened.column)
-        for rows, values in column.batches(start=start, end=end):
-            offsets = _wrong_answers(opened, rows, values) & ((1 << ADDRESS_SHIFT) - 1)
-            wrong.setdefault(fragment_id, set()).update(offsets.tolist())
-    for fragment_id, offsets in wrong.items():
-        if offsets:
-            yield fragment_id, f"answers leave out or add {_named(sorted(offsets))}"
-    if sample_rows is None and isinstance(opened.segment, EntrySegment):
-        yield from _wrong_entries(manifest, files, opened, opened.segment)
+        yield from ColumnOfFragment(files, fragment, opened.column).batches(start=start, end=end)
 
 
 def _windows(
@@ -105,36 +121,36 @@ def _windows(
 # ------------------------------------------------------------------------------------------------------------ questions
 
 
-def _wrong_answers(opened: OpenSegment, rows: Int64s, values: pa.Array) -> Int64s:
+def _wrong_answers(opened: OpenSegment, rows: Int64s, values: pa.Array, *, is_each_asked: bool) -> Int64s:
     """Return the rows for which an answer excludes the truth."""
     wrong = [np.empty(0, np.int64)]
-    for question, truth in _questions(opened.column.path, values):
+    for question, truth in _questions(opened.column.path, values, is_each_asked=is_each_asked):
         answer = opened.answer(question)
         if answer is not None:
             wrong.append(rows[(answer.at(rows) & truth) == 0])
     return np.concatenate(wrong)
 
 
-def _questions(path: str, values: pa.Array) -> Iterator[tuple[Question, Codes]]:
-    """Return questions about values that rows have, and the true answer for each row."""
+def _questions(path: str, values: pa.Array, *, is_each_asked: bool) -> Iterator[tuple[Question, Codes]]:
+    """Return questions about values that rows have, together or also one by one, and the true answer for each row."""
     yield IsNull(path), _codes(values.is_null())
     there = values.drop_null()
     if not len(there):
         return
-    picked = there.take(pa.array(np.unique(np.linspace(0, len(there) - 1, _QUESTIONS).astype(np.int64))))
+    picked = there.take(pa.array(np.unique(np.linspace(0, len(there) - 1, _PICKED).astype(np.int64))))
     kind = values.type
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        for item in pc.list_flatten(picked).drop_null().slice(0, _QUESTIONS):
+        for item in pc.list_flatten(picked).drop_null().unique().slice(0, _PICKED):
             yield HasItems(path, pa.array([item.as_py()], kind.value_type), needs_all=False), _has_item(values, item)
         return
     picked = picked.unique()
-    for value in picked:
+    for value in picked if is_each_asked else []:
         yield Comparison(path, "equal", value), _codes(_equal(values, pa.repeat(value, 1)))
     yield Membership(path, picked), _codes(_equal(values, picked))
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         for text in picked.to_pylist():
             middle = len(text) // 2
-            part = text[max(middle - TRIGRAM, 0) : middle + TRIGRAM]
+            part = text[max(middle - _NEEDLE_LENGTH, 0) : middle + _NEEDLE_LENGTH]
             yield Contains(path, (part,)), _codes(pc.match_substring(values, part))
 
 
@@ -168,6 +184,28 @@ def _codes(truth: Any) -> Codes:
     return codes
 
 
+def _rows_without_zone(
+    manifest: Manifest, files: OpenFiles, opened: OpenSegment, segment: ZonedSegment
+) -> Iterator[Mismatch]:
+    """Find covered rows that no zone describes: lance_core reads them, but pylance leaves them out of each answer."""
+    starts, ends = segment.zones
+    for fragment in manifest.fragments.select(opened.fragment_ids.tolist()):
+        reader = FragmentReader(files, fragment)
+        first, last = np.searchsorted(starts, [fragment.id << ADDRESS_SHIFT, (fragment.id + 1) << ADDRESS_SHIFT])
+        base = fragment.id << ADDRESS_SHIFT
+        lows, highs = starts[first:last] - base, ends[first:last] - base
+        if int((highs - lows).sum()) >= reader.physical_rows:
+            continue
+        depth = np.zeros(reader.physical_rows + 1, np.int64)
+        np.add.at(depth, np.minimum(lows, reader.physical_rows), 1)
+        np.add.at(depth, np.minimum(highs, reader.physical_rows), -1)
+        missing = np.cumsum(depth)[:-1] == 0
+        live = reader.live_mask(0, reader.physical_rows)
+        missing = missing if live is None else missing & live
+        if missing.any():
+            yield fragment.id, f"pylance leaves out {_named(np.flatnonzero(missing).tolist())}, which are in no zone"
+
+
 # -------------------------------------------------------------------------------------------------------------- entries
 
 
@@ -175,7 +213,9 @@ def _wrong_entries(
     manifest: Manifest, files: OpenFiles, opened: OpenSegment, segment: EntrySegment
 ) -> Iterator[Mismatch]:
     """Compare all entries of a segment with those that its rows must have."""
-    readers = [FragmentReader(files, fragment) for fragment in manifest.fragments.select(opened.fragment_ids.tolist())]
+    moved = _fragments_of_others(manifest, opened)
+    ids = sorted({*opened.fragment_ids.tolist(), *moved})
+    readers = [FragmentReader(files, fragment) for fragment in manifest.fragments.select(ids)]
     stored = {reader.fragment.id: np.zeros(reader.physical_rows, np.uint64) for reader in readers}
     expected = {reader.fragment.id: np.zeros(reader.physical_rows, np.uint64) for reader in readers}
     locate = addresses_of_ids(readers) if opened.by_row_id else _same
@@ -190,6 +230,11 @@ def _wrong_entries(
         differs = stored[fragment_id] != expected[fragment_id]
         live = reader.live_mask(0, reader.physical_rows)
         differs = differs if live is None else differs & live
+        if fragment_id in moved:
+            differs &= stored[fragment_id] != 0
+            if differs.any():
+                yield fragment_id, f"pylance answers from stale entries for {_named(np.flatnonzero(differs).tolist())}"
+            continue
         has_none, needs_none = stored[fragment_id] == 0, expected[fragment_id] == 0
         for mask, what in (
             (differs & has_none, "there are no entries for"),
@@ -238,12 +283,21 @@ def _count(totals: dict[int, UInt64s], addresses: Int64s) -> None:
             np.add.at(total, offsets[mine], np.uint64(1))
 
 
+def _fragments_of_others(manifest: Manifest, opened: OpenSegment) -> frozenset[int]:
+    """Return the fragments of other segments whose rows pylance also looks up in this one."""
+    if not opened.by_row_id or not shows_moved_rows(opened.index):
+        return frozenset()
+    others = [index for index in manifest.indices if index.name == opened.index.name]
+    covered = frozenset[int]().union(*(index.fragment_ids or () for index in others))
+    return covered & set(manifest.fragments.ids.tolist()) - set(opened.fragment_ids.tolist())
+
+
 def _add(totals: dict[int, UInt64s], addresses: Int64s, keys: pa.Array) -> None:
     """Add the hashes of keys to the totals of their rows; rows of other fragments are left out."""
     hashes = np.full(len(keys), _NULL_HASH, np.uint64)
     is_valid = np.asarray(keys.is_valid())
     hashes[is_valid] = hash_values(_hashable(keys.drop_null())) | np.uint64(1)
-    owners, offsets = addresses >> ADDRESS_SHIFT, addresses & ((1 << ADDRESS_SHIFT) - 1)
+    owners, offsets = addresses >> ADDRESS_SHIFT, addresses & _OFFSET_MASK
     for fragment_id in np.unique(owners).tolist():
         total = totals.get(fragment_id)
         if total is not None:
