@@ -32,6 +32,7 @@ def build_lance_checks(
     max_deleted_fraction: float | None = None,
     integrity: Literal["quick", "full"] | None = None,
     max_unindexed_fraction: float | None = None,
+    index_audit: Literal["sample", "full"] | None = None,
     blocking: bool = False,
     partitioned: bool = False,
     resource_key: str = "lance",
@@ -50,6 +51,7 @@ def build_lance_checks(
         max_deleted_fraction: Rule.
         integrity: Rule.
         max_unindexed_fraction: Rule.
+        index_audit: Rule.
         blocking: Whether a failure stops what is downstream (a warning never does).
         partitioned: Give the checks the partitions of the asset, which must be an ``AssetsDefinition`` with the
             metadata ``partition_expr``. The rules for rows (``min_rows``, ``max_rows``, ``not_null``, ``unique``) then
@@ -71,6 +73,7 @@ def build_lance_checks(
         max_deleted_fraction=max_deleted_fraction,
         integrity=integrity,
         max_unindexed_fraction=max_unindexed_fraction,
+        index_audit=index_audit,
     )
     partitions = _partitions(asset) if partitioned else None
     return build_checks(asset_key(asset), checks, blocking=blocking, resource_key=resource_key, partitions=partitions)

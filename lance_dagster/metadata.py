@@ -34,7 +34,7 @@ REPORTED_KEYS = frozenset(
     run_tags_expired run_tags_planned seconds skipped small_fragments table table_bytes tables tables_in_need tag tags
     tasks total_fragments total_table_bytes total_versions transaction uncovered_rows unindexed_rows version
     version_made versions versions_checked versions_cleaned_up versions_in_use versions_kept versions_planned
-    versions_removed wiped write_seconds
+    versions_removed wiped write_seconds wrong_indices
     """.split()  # noqa: SIM905 - as a list it would fill a page
 )
 """All metadata keys with the prefix ``lance/`` that lance_dagster writes, here and elsewhere."""

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 CheckOutcome = tuple[bool, dict[str, Any]]
 _ERROR, _WARN = dg.AssetCheckSeverity.ERROR, dg.AssetCheckSeverity.WARN
+_SAMPLE_ROWS = 10_000
 _SHOWN = 5
 
 
@@ -69,6 +70,8 @@ class LanceChecks:
             versions, ``full`` also reads every value (``integrity``).
         max_unindexed_fraction: Most rows that an index may not cover (0 .. 1), of the index that misses most; a warning
             (``index_coverage``).
+        index_audit: Whether each index answers what the columns hold: ``sample`` compares some rows, ``full`` all rows
+            and entries (``index_audit``). ``lance_core.repair`` rebuilds what is wrong.
     """
 
     min_rows: int | None = None
@@ -81,6 +84,7 @@ class LanceChecks:
     max_deleted_fraction: float | None = None
     integrity: Literal["quick", "full"] | None = None
     max_unindexed_fraction: float | None = None
+    index_audit: Literal["sample", "full"] | None = None
     _checks: Mapping[str, _Check] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -201,6 +205,9 @@ def _given(rules: LanceChecks) -> Iterator[tuple[str, _Check]]:
             "index_coverage",
             _Check(text=text, run=lambda scope: _index_coverage(scope.dataset, unindexed), severity=_WARN),
         )
+    if (extent := rules.index_audit) is not None:
+        text = f"Each index answers what the columns hold ({extent})."
+        yield "index_audit", _Check(text=text, run=lambda scope: _index_audit(scope.dataset, extent))
     if level is not None:
         text = f"All files are there and fit together ({level})."
         yield "integrity", _Check(text=text, run=lambda scope: _integrity(scope.dataset, level))
@@ -285,8 +292,18 @@ def _index_coverage(dataset: lance_core.LanceDataset, limit: float) -> CheckOutc
     return numbers.get("lance/index_coverage", 1.0) >= 1 - limit, numbers
 
 
+def _index_audit(dataset: lance_core.LanceDataset, extent: str) -> CheckOutcome:
+    report = dataset.verify(level="indices", sample_rows=_SAMPLE_ROWS if extent == "sample" else None)
+    wrong = sorted({problem.index_name for problem in report.problems if problem.index_name})
+    passed, metadata = _reported(report)
+    return passed, {**index_numbers(dataset), **metadata, "lance/wrong_indices": wrong}
+
+
 def _integrity(dataset: lance_core.LanceDataset, level: str) -> CheckOutcome:
-    report = dataset.verify(level=level)
+    return _reported(dataset.verify(level=level))
+
+
+def _reported(report: lance_core.VerifyReport) -> CheckOutcome:
     metadata: dict[str, Any] = {
         "lance/problems": report.num_problems,
         "lance/versions_checked": report.num_versions,

@@ -306,7 +306,7 @@ def _audit_indices(look: _Look, manifest: Manifest, files: OpenFiles, sample_row
             for fragment_id, message in audit_segment(manifest, files, opened, sample_rows=sample_rows):
                 look.note(
                     "index",
-                    f"index {index.name!r}: {message}",
+                    message,
                     version=manifest.version,
                     fragment_id=fragment_id,
                     path=folder,

@@ -39,7 +39,8 @@ class VerifyProblem:
             self.path or "",
         ]
         where = ", ".join(part for part in parts if part)
-        return f"{self.kind}: {self.message}" + (f" [{where}]" if where else "")
+        index = "" if self.index_name is None else f"index {self.index_name!r}: "
+        return f"{self.kind}: {index}{self.message}" + (f" [{where}]" if where else "")
 
 
 @dataclass(slots=True, kw_only=True)

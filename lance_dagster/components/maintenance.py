@@ -14,6 +14,7 @@ from lance_dagster.maintenance import (
     CompactionPolicy,
     DeletionPolicy,
     ExecutionPolicy,
+    IndexPolicy,
     build_maintenance_definitions,
 )
 
@@ -85,12 +86,30 @@ class ExecutionModel(dg.Model, dg.Resolvable):
         return ExecutionPolicy(**self.model_dump())
 
 
+class IndicesModel(dg.Model, dg.Resolvable):
+    """Indices to keep up to date."""
+
+    columns: dict[str, str] = Field(
+        default_factory=dict,
+        description="Indices that the tables shall have: type by column. Others are brought up to date as well.",
+        examples=[{"id": "BTREE", "kind": "BITMAP"}],
+    )
+    max_uncovered_fraction: float = Field(
+        default=0.0, ge=0, le=1, description="Do nothing while no index misses a larger share of the rows."
+    )
+
+    def policy(self) -> IndexPolicy:
+        """The same for the asset factory."""
+        return IndexPolicy(indices=self.columns, max_uncovered_fraction=self.max_uncovered_fraction)
+
+
 class MaintenanceModel(dg.Model, dg.Resolvable):
     """Upkeep of tables; a part that is set to null is left out."""
 
     compaction: CompactionModel | None = Field(default=CompactionModel(), json_schema_extra=optional)
     deletions: DeletionModel | None = Field(default=DeletionModel(), json_schema_extra=optional)
     cleanup: CleanupModel | None = Field(default=CleanupModel(), json_schema_extra=optional)
+    indices: IndicesModel | None = Field(default=None, json_schema_extra=optional)
     execution: ExecutionModel = ExecutionModel()
     spark_resource_key: str | None = Field(default=None, description="Where a SparkSessionResource is, if one is used.")
     pool: str | None = Field(default=None, description="Concurrency pool; null is one for each table.")
@@ -116,6 +135,7 @@ class MaintenanceModel(dg.Model, dg.Resolvable):
             compaction=self.compaction and self.compaction.policy(),
             deletions=self.deletions and self.deletions.policy(),
             cleanup=self.cleanup and self.cleanup.policy(),
+            indices=self.indices and self.indices.policy(),
             execution=self.execution.policy(),
             resource_key=resource_key,
             spark_resource_key=self.spark_resource_key,
@@ -149,13 +169,13 @@ class MaintenanceScaffolder(dg.Scaffolder[MaintenanceScaffoldParams]):
         """See the base class."""
         params = request.params or MaintenanceScaffoldParams()
         tables = [table.strip() for table in params.tables.split(",")]
-        attributes = {"tables": tables, "cleanup": {"older_than_days": 7}, "cron_schedule": "0 3 * * *"}
+        attributes = {"tables": tables, "cleanup": {"older_than_days": 7}, "indices": {}, "cron_schedule": "0 3 * * *"}
         dg.scaffold_component(request, attributes)
 
 
 @dg.scaffold_with(MaintenanceScaffolder)
 class LanceMaintenanceComponent(MaintenanceModel, dg.Component):
-    """Compaction, materialization of deletions and clean-up for some tables, with a job and a schedule.
+    """Compaction, materialization of deletions, clean-up and indices of some tables, with a job and a schedule.
 
     Needs a ``LanceResource`` under ``resource_key``. A part that is set to null is left out.
     """

@@ -47,6 +47,12 @@ class ChecksModel(dg.Model, dg.Resolvable):
     integrity: Literal["quick", "full"] | None = Field(
         default=None, description="Whether all files are there and fit together; full reads every value."
     )
+    max_unindexed_fraction: float | None = Field(
+        default=None, ge=0, le=1, description="Warn when an index does not cover more of the rows."
+    )
+    index_audit: Literal["sample", "full"] | None = Field(
+        default=None, description="Whether indices answer what the columns hold; full compares all rows."
+    )
     blocking: bool = Field(default=False, description="A failure stops what is downstream.")
 
     def rules(self) -> LanceChecks:

@@ -29,8 +29,15 @@ EVERYTHING = {
     "freshness": {"fail_after_hours": 36, "warn_after_hours": 24},
     "observe_cron": "@hourly",
     "sensor": {"target": "down", "report": "materialization", "running": True},
-    "checks": {"min_rows": 1, "not_null": ["id"], "unique": [["id"]], "integrity": "quick", "blocking": True},
-    "maintenance": {"deletions": None, "cron_schedule": "@weekly"},
+    "checks": {
+        "min_rows": 1,
+        "not_null": ["id"],
+        "unique": [["id"]],
+        "integrity": "quick",
+        "blocking": True,
+        "index_audit": "sample",
+    },
+    "maintenance": {"deletions": None, "indices": {"columns": {"id": "BTREE"}}, "cron_schedule": "@weekly"},
 }
 
 
@@ -63,7 +70,8 @@ def test_everything_there_is(build, tables):
     lance_core.write_dataset(pa.table({"id": [1, 2]}), tables.uri("raw/events"))
     defs = build(EVERYTHING)
     specs = {spec.key.to_user_string(): spec for spec in defs.resolve_all_asset_specs()}
-    assert specs.keys() == {"raw/events", "raw/events/compaction", "raw/events/cleanup", "down"}
+    upkeep = {f"raw/events/{name}" for name in ("compaction", "cleanup", "indices")}
+    assert specs.keys() == {"raw/events", "down"} | upkeep
     events = specs["raw/events"]
     assert (events.description, events.group_name, list(events.owners)) == (
         "Written by the collector.", "raw", ["team:data"],
@@ -82,6 +90,7 @@ def test_everything_there_is(build, tables):
     checks = job.get_subset(asset_check_selection=defs.resolve_asset_graph().asset_check_keys, asset_selection=set())
     found = checks.execute_in_process().get_asset_check_evaluations()
     assert {(one.check_name, one.passed) for one in found} == {
+        ("index_audit", True),
         ("row_count", True), ("not_null", True), ("unique", True), ("integrity", True),
     }  # fmt: skip
 
@@ -91,6 +100,7 @@ def test_checks_and_upkeep_of_an_asset_in_python(build):
         {"table": "raw/events"}, {"table": "down", "external": False, "checks": {"min_rows": 1}, "maintenance": {}}
     )
     keys = {spec.key.to_user_string() for spec in defs.resolve_all_asset_specs()}
+    assert "down/indices" not in keys
     assert {"down", "down/compaction", "down/materialize_deletions", "down/cleanup"} <= keys
     assert [key.name for key in defs.resolve_asset_graph().asset_check_keys] == ["row_count"]
 
@@ -103,6 +113,7 @@ def test_checks_and_upkeep_of_an_asset_in_python(build):
         ({"checks": {"min_rows": -1}}, "min_rows"),
         ({"checks": {"integrity": "deep"}}, "integrity"),
         ({"maintenance": {"deletions": {"threshold": 3}}}, "threshold"),
+        ({"maintenance": {"indices": {"max_uncovered_fraction": 3}}}, "max_uncovered_fraction"),
         ({"freshness": {}}, "fail_after_hours"),
         ({"external": False}, "description, group_name"),
         ({"table": ""}, "table"),

@@ -1,5 +1,7 @@
 """Indices as maintenance assets: declared, created, extended, and told."""
 
+from pathlib import Path
+
 import dagster as dg
 import lance
 import numpy as np
@@ -94,6 +96,22 @@ def test_health_and_check_tell_uncovered_rows(uri, tmp_path):
         checks = LanceChecks(max_unindexed_fraction=limit)
         (result,) = checks.evaluate(lance_core.dataset(uri), dg.AssetKey("t"))
         assert (checks.names, result.passed) == (("index_coverage",), passed)
+
+
+@pytest.mark.parametrize("extent", ["sample", "full"])
+def test_check_audits_what_indices_answer(uri, extent):
+    for column, kind in (("id", "BTREE"), ("id", "ZONEMAP")):
+        lance_core.dataset(uri).create_scalar_index(column, kind, name=kind)
+    checks = LanceChecks(index_audit=extent)
+    (result,) = checks.evaluate(lance_core.dataset(uri), dg.AssetKey("t"))
+    assert (checks.names, result.passed, result.severity) == (("index_audit",), True, dg.AssetCheckSeverity.ERROR)
+    index = next(index for index in lance_core.dataset(uri).describe_indices() if index.name == "BTREE")
+    for file in Path(uri, "_indices", index.segments[0].uuid).iterdir():
+        file.write_bytes(b"damaged")
+    (result,) = checks.evaluate(lance_core.dataset(uri), dg.AssetKey("t"))
+    assert not result.passed
+    assert result.metadata["lance/wrong_indices"].value == ["BTREE"]
+    assert "BTREE" in result.metadata["lance/first_problems"].value
 
 
 def test_declarations_are_checked():

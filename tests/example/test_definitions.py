@@ -41,7 +41,7 @@ def test_groups(specs):
     cleanups = {f"{table}/cleanup" for table in TABLES}
     growing = MONTHLY | {"planes_seen", "route_history"}
     others = {f"{table}/{kind}" for table in growing for kind in ("compaction", "materialize_deletions")}
-    assert groups["maintenance"] == cleanups | others
+    assert groups["maintenance"] == cleanups | others | {"flights/indices", "planes_seen/indices"}
 
 
 def test_every_asset_is_explained(specs):

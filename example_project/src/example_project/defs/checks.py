@@ -16,7 +16,7 @@ weather_checks = build_lance_checks(weather, min_rows=20_000, not_null=["origin"
 flights_checks = build_lance_checks(
     flights, min_rows=1, not_null=["flight_date", "origin", "dest", "status"], integrity="quick"
 )
-planes_seen_checks = build_lance_checks(planes_seen, min_rows=1, unique=["tailnum"])
+planes_seen_checks = build_lance_checks(planes_seen, min_rows=1, unique=["tailnum"], index_audit="sample")
 enriched_checks = build_lance_checks(enriched_flights, min_rows=1, not_null=["flight_date", "origin", "dest", "status"])
 
 

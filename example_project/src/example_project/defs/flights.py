@@ -32,7 +32,10 @@ def raw_flights(context: dg.AssetExecutionContext, spark: SparkSessionResource) 
     owners=OWNERS,
     partitions_def=MONTHS,
     backfill_policy=ONE_RUN,
-    metadata=table("flights", schemas.FLIGHTS, partition_expr="flight_date"),
+    metadata={
+        **table("flights", schemas.FLIGHTS, partition_expr="flight_date"),
+        "lance/indices": {"origin": "BITMAP"},
+    },
 )
 def flights(raw_flights: DataFrame) -> DataFrame:
     """Flights with real timestamps, and with a status: flown, cancelled or diverted."""

@@ -23,7 +23,10 @@ from example_project.tables import KINDS, OWNERS, table
     },
     deps=[flight_corrections],
     # A column that this code gets later will be added to the table.
-    metadata=table("planes_seen", schemas.PLANES_SEEN, mode="merge", primary_key=["tailnum"], schema_mode="add"),
+    metadata={
+        **table("planes_seen", schemas.PLANES_SEEN, mode="merge", primary_key=["tailnum"], schema_mode="add"),
+        "lance/indices": {"tailnum": "BTREE"},
+    },
 )
 def planes_seen(enriched_flights: DataFrame) -> DataFrame:
     """Planes that flew: those that are known are updated, others are added."""

@@ -1,4 +1,4 @@
-"""Upkeep of the tables: fewer files, no deleted rows, no forgotten versions."""
+"""Upkeep of the tables: fewer files, no deleted rows, no forgotten versions, indices that cover all rows."""
 
 from datetime import timedelta
 
@@ -17,7 +17,7 @@ CLEANUP = CleanupPolicy(older_than=NOW, retain_versions=1, keep_runs=1, keep_run
 
 @dg.definitions
 def maintenance() -> dg.Definitions:
-    """Compaction, materialization of deletions and clean-up, every night."""
+    """Compaction, materialization of deletions, clean-up and upkeep of the declared indices, every night."""
     growing = build_maintenance_assets(
         [raw_flights, flights, enriched_flights, daily_summary, planes_seen, route_history],
         deletions=DeletionPolicy(threshold=0.01),
