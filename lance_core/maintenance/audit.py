@@ -74,13 +74,13 @@ def audit_segment(
         return
     batches = _batches(manifest, files, opened, sample_rows)
     if sample_rows is None:
-        found = [_wrong_answers(opened, rows, values, is_each_asked=True) for rows, values in batches]
+        parts = [_wrong_answers(opened, rows, values, is_each_asked=True) for rows, values in batches]
     else:  # a segment is asked once about all samples
         samples = list(batches)
         values = [array for _, array in samples]
         rows = np.concatenate([array for array, _ in samples]) if samples else np.empty(0, np.int64)
-        found = [_wrong_answers(opened, rows, pa.concat_arrays(values), is_each_asked=False)] if samples else []
-    wrong = np.unique(np.concatenate([np.empty(0, np.int64), *found]))
+        parts = [_wrong_answers(opened, rows, pa.concat_arrays(values), is_each_asked=False)] if samples else []
+    wrong = np.unique(np.concatenate([np.empty(0, np.int64), *parts]))
     for fragment_id in np.unique(wrong >> ADDRESS_SHIFT).tolist():
         offsets = wrong[wrong >> ADDRESS_SHIFT == fragment_id] & _OFFSET_MASK
         yield fragment_id, f"answers leave out or add {_named(offsets.tolist())}"
