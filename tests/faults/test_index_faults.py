@@ -1,5 +1,6 @@
 """Fail store call k while indices are remapped or brought up to date: they answer as a scan, and no file is left."""
 
+import itertools
 import os
 
 import pyarrow as pa
@@ -16,12 +17,28 @@ from lance_core.table.snapshot import Snapshot, list_versions, open_snapshot
 from lance_core.testing.faulty_store import FaultyStore, InjectedError
 
 pytestmark = pytest.mark.filterwarnings("ignore::lance_core.errors.IndexCoverageWarning")
-STEP = 1 if os.environ.get("LANCE_TESTS") == "deep" else 5
+IS_DEEP = os.environ.get("LANCE_TESTS") == "deep"
 LIMITS = FileLimits(max_rows_per_file=10, max_bytes_per_file=1 << 30)
 
 
+KINDS = {"n": "BTREE", "z": "ZONEMAP", "b": "BITMAP", "l": "LABEL_LIST", "s": "NGRAM", "c": "BLOOMFILTER"}
+CONDITIONS = {
+    "n": ("n = 7", "n in (3, 40, 5)", "not (n > 12)"),
+    "z": ("z > 20 and z < 45",),
+    "b": ("b = 2", "not (b <> 2)"),
+    "l": ("array_has(l, 'x2')", "not array_has(l, 'x2')"),
+    "s": ("contains(s, 'text2')",),
+    "c": ("c = 31",),
+}
+
+
 def rows(start):
-    return pa.table({"n": range(start, start + 30), "z": range(start, start + 30)})
+    numbers = range(start, start + 30)
+    lists = pa.array([[f"x{number % 3}"] for number in numbers], pa.list_(pa.string()))
+    texts = [f"text{number % 3}" for number in numbers]
+    return pa.table(
+        {"n": numbers, "z": numbers, "b": [number % 3 for number in numbers], "l": lists, "s": texts, "c": numbers}
+    )
 
 
 def stage(store, start, make):
@@ -30,12 +47,12 @@ def stage(store, start, make):
     commit(store, new_transaction(version, make(fragments, schema), properties=None, message=None))
 
 
-def prepared():
+def prepared(columns):
     store = MemoryStore()
     stage(store, 0, lambda fragments, schema: Overwrite(fragments=fragments, schema=schema))
     dataset = opened(store)
-    dataset.create_scalar_index("n", "BTREE")
-    dataset.create_scalar_index("z", "ZONEMAP")
+    for column in columns:
+        dataset.create_scalar_index(column, KINDS[column])
     stage(store, 30, lambda fragments, _: Append(fragments=fragments))
     opened(store).delete("n % 4 = 1")
     return store
@@ -45,17 +62,24 @@ def opened(store):
     return lance_core.LanceDataset("memory", snapshot=open_snapshot(store))
 
 
+def build(dataset):
+    for index in dataset.describe_indices():
+        (column,) = index.field_names
+        dataset.create_scalar_index(column, KINDS[column], replace=True)
+
+
 CHANGES = {
     "compact": lambda dataset: dataset.optimize.compact_files(num_threads=1, conflict_retries=0),
     "materialize": lambda dataset: dataset.optimize.materialize_deletions(num_threads=1, conflict_retries=0),
     "optimize": lambda dataset: dataset.optimize.optimize_indices(conflict_retries=0),
+    "build": build,
     "retrain": lambda dataset: dataset.optimize.optimize_indices(retrain=True, conflict_retries=0),
 }
 
 
-def check(store):
+def check(store, columns):
     dataset = opened(store)
-    for condition in ("n = 7", "n in (3, 40, 5)", "z > 20 and z < 45", "not (n > 12)"):
+    for condition in [condition for column in columns for condition in CONDITIONS[column]]:
         by_index, by_scan = (
             sorted(dataset.scanner(filter=condition, use_scalar_index=use).to_table()["n"].to_pylist())
             for use in (True, False)
@@ -71,13 +95,18 @@ def left_over(store):
     return {info.path.split("/")[1] for info in store.list("_indices")} - entries
 
 
-@pytest.mark.parametrize("effect", ["before", "after"])
-@pytest.mark.parametrize("name", CHANGES)
-def test_indices_change_as_a_whole_or_not_at_all(name, effect):
-    number, passed = 1 - STEP, False
+FAST = [(name, effect, "nz") for name in CHANGES if name != "build" for effect in ("before", "after")]
+FAST += [(name, "after", columns) for name in ("build", "compact") for columns in ("bl", "sc")]
+DEEP = list(itertools.product(CHANGES, ("before", "after"), ("nz", "bl", "sc")))
+
+
+@pytest.mark.parametrize(("name", "effect", "columns"), DEEP if IS_DEEP else FAST)
+def test_indices_change_as_a_whole_or_not_at_all(name, effect, columns):
+    step = 1 if IS_DEEP else 5 if columns == "nz" else 29
+    number, passed = 1 - step, False
     while not passed:
-        number += STEP
-        store = prepared()
+        number += step
+        store = prepared(columns)
         faulty = FaultyStore(inner=store, fail_at=number, effect=effect)
         dataset = lance_core.LanceDataset(
             "memory", snapshot=Snapshot(store=faulty, manifest=open_snapshot(store).manifest)
@@ -90,9 +119,9 @@ def test_indices_change_as_a_whole_or_not_at_all(name, effect):
             may_leave = True
         except (InjectedError, LanceError, OSError):
             may_leave = faulty.calls[number - 1][0] == "delete"
-        check(store)
+        check(store, columns)
         assert may_leave or not left_over(store), faulty.calls[number - 1]
         CHANGES[name](opened(store))
-        check(store)
-        assert opened(store).index_statistics("n_idx")["num_indexed_rows"] >= 22
+        check(store, columns)
+        assert opened(store).index_statistics(f"{columns[0]}_idx")["num_indexed_rows"] >= 22
     assert number > 10
