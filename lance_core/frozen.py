@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from inspect import Signature
 
 _Class = TypeVar("_Class", bound=type)
+_Value = TypeVar("_Value")
 
 
 @overload
@@ -97,6 +98,19 @@ class _SignatureOfInit:
 
 
 _SIGNATURE = _SignatureOfInit()
+
+
+_FIELDS: dict[type, tuple[list[str], Callable[[Any], tuple[Any, ...]]]] = {}
+
+
+def replace(value: _Value, /, **changes: Any) -> _Value:
+    """Copy a value with other values of some fields, as `dataclasses.replace`, which asks for each field by itself."""
+    made: Any = type(value)
+    if made not in _FIELDS:
+        names = [field.name for field in fields(made)]
+        _FIELDS[made] = names, _getter(names)
+    names, get = _FIELDS[made]
+    return made(**{**dict(zip(names, get(value), strict=True)), **changes})
 
 
 def _getter(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:

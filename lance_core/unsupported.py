@@ -108,6 +108,9 @@ _METHODS: dict[str, dict[str, str]] = {
     "lance_core.indices": dict.fromkeys(["IndexConfig", "IndexFileVersion", "IndexSegment"], _INDICES)
     | dict.fromkeys(["IndicesBuilder", "IvfModel", "PqModel"], _SEARCH),
     "lance_core.namespace": {"DynamicContextProvider": _HEADERS, "RestAdapter": _NATIVE},
+    "lance_core.otel": dict.fromkeys(
+        ["lance_metrics_catalog", "register_lance_metrics_recorder", "snapshot_lance_metrics"], _NATIVE
+    ),
     "lance_core.progress": {"IndexProgress": _INDICES},
     "lance_core.query": dict.fromkeys(["CombinedFieldsQuery", "MinHashQuery"], "it does not score such searches"),
     "lance_core.udf": {
@@ -126,7 +129,6 @@ _MODULES: dict[str, str] = {
     "io": _NATIVE,
     "log": _NATIVE,
     "mem_wal": _MEM_WAL,
-    "otel": _NATIVE,
     "pydantic": "give write_dataset a list of dicts",
     "torch.bench_utils": _SEARCH,
     "torch.distance": _SEARCH,

@@ -16,8 +16,14 @@ from dagster_shared.libraries import DagsterLibraryRegistry
 
 from lance_dagster.branches import BranchConfig, build_branch_jobs, deployment_branch
 from lance_dagster.checks import build_lance_checks
-from lance_dagster.components import LanceMaintenanceComponent, LanceTableComponent
-from lance_dagster.definitions import check_definitions, lance_asset_metadata
+from lance_dagster.components import (
+    LanceDiscoveryComponent,
+    LanceMaintenanceComponent,
+    LanceResourcesComponent,
+    LanceSensorComponent,
+    LanceTableComponent,
+)
+from lance_dagster.definitions import check_definitions, describe_tables, lance_asset_metadata
 from lance_dagster.handlers import ArrowBridge, ReadRequest, TypeHandler, WriteRequest
 from lance_dagster.io_manager import LanceIOManager
 from lance_dagster.maintenance import (
@@ -26,8 +32,10 @@ from lance_dagster.maintenance import (
     DeletionPolicy,
     ExecutionPolicy,
     IndexPolicy,
+    MaintenanceAlert,
     MaintenanceConfig,
     build_index_assets,
+    build_maintenance_alerts,
     build_maintenance_assets,
     build_maintenance_definitions,
     build_maintenance_job,
@@ -54,10 +62,14 @@ __all__ = [
     "ExecutionPolicy",
     "IndexPolicy",
     "LanceChecks",
+    "LanceDiscoveryComponent",
     "LanceIOManager",
     "LanceMaintenanceComponent",
     "LanceResource",
+    "LanceResourcesComponent",
+    "LanceSensorComponent",
     "LanceTableComponent",
+    "MaintenanceAlert",
     "MaintenanceConfig",
     "ReadRequest",
     "RetentionPolicy",
@@ -67,6 +79,7 @@ __all__ = [
     "build_branch_jobs",
     "build_index_assets",
     "build_lance_checks",
+    "build_maintenance_alerts",
     "build_maintenance_assets",
     "build_maintenance_definitions",
     "build_maintenance_job",
@@ -79,6 +92,7 @@ __all__ = [
     "build_wipe_job",
     "check_definitions",
     "deployment_branch",
+    "describe_tables",
     "lance_asset_metadata",
     "maintenance_needed",
 ]

@@ -305,3 +305,11 @@ def asset_spec(context: dg.OutputContext) -> dg.AssetSpec | None:
 def code_version(context: dg.OutputContext) -> str | None:
     """The asset's code version; a context made by hand has none."""
     return getattr(asset_spec(context), "code_version", None)
+
+
+def schedule_is_on(instance: dg.DagsterInstance, schedule: dg.ScheduleDefinition) -> bool:
+    """Return whether a schedule is on: as somebody set it in the UI, else as its definition says."""
+    # Instances in memory have no storage for it.
+    states = [] if instance.schedule_storage is None else instance.all_instigator_state()
+    status = next((state.is_running for state in states if state.instigator_name == schedule.name), None)
+    return schedule.default_status is dg.DefaultScheduleStatus.RUNNING if status is None else status

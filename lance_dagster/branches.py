@@ -14,7 +14,7 @@ from pydantic import Field
 
 from lance_core.errors import DatasetNotFoundError, InvalidInputError, LanceError, RefNotFoundError
 from lance_dagster.history import data_changes
-from lance_dagster.maintenance.assets import Table, table_keys
+from lance_dagster.maintenance.tables import Table, table_keys
 from lance_dagster.publish import check_publishable, publish
 from lance_dagster.settings import MAIN
 

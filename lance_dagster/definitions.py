@@ -9,7 +9,7 @@ import dagster as dg
 from lance_dagster import _compat
 from lance_dagster.column_schema import table_schema, with_primary_key
 from lance_dagster.io_manager import LanceIOManager
-from lance_dagster.metadata import storage_metadata
+from lance_dagster.metadata import MAINTENANCE_LINK, STORAGE_KIND, TABLE_LINK, storage_metadata
 from lance_dagster.setting_keys import check_asset, check_run_tags, warn_of
 from lance_dagster.shared_tables import TableAddress, refuse_shared
 from lance_dagster.tables import Tables
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import pyarrow as pa
+
+_MAX_KINDS = 10
 
 
 def lance_asset_metadata(
@@ -89,6 +91,77 @@ def check_definitions(definitions: dg.Definitions) -> dg.Definitions:
         tags = {**(getattr(job, "tags", None) or {}), **(getattr(job, "run_tags", None) or {})}
         warn_of(f"Job {job.name}", check_run_tags, tags)
     return definitions
+
+
+def describe_tables(definitions: dg.Definitions) -> dg.Definitions:
+    """Give the assets that are Lance tables the kind ``lance``, their place, and links to their maintenance.
+
+    What the definitions of the assets say already stays as it is.
+
+    Example:
+        ``defs = describe_tables(check_definitions(dg.Definitions(assets=assets, resources=resources)))``
+
+    Args:
+        definitions: Assets with their resources and their maintenance.
+
+    Returns:
+        Definitions with more metadata.
+    """
+    managers = {key: value for key, value in (definitions.resources or {}).items() if isinstance(value, LanceIOManager)}
+    stored: dict[dg.AssetKey, LanceIOManager] = {}
+    maintenance: dict[dg.AssetKey, list[dg.AssetKey]] = {}
+    for asset in definitions.assets or ():
+        specs = asset.specs if isinstance(asset, dg.AssetsDefinition) else [asset]
+        for spec in specs:
+            if not isinstance(spec, dg.AssetSpec):
+                continue
+            table = spec.metadata.get(TABLE_LINK)
+            if isinstance(table, dg.DagsterAssetMetadataValue):
+                maintenance.setdefault(table.asset_key, []).append(spec.key)
+            elif isinstance(asset, dg.AssetsDefinition) and asset.is_executable:
+                manager = managers.get(asset.get_io_manager_key_for_asset_key(spec.key))
+                if manager is not None and not _is_maintenance(spec):
+                    stored[spec.key] = manager
+
+    def described(spec: dg.AssetSpec) -> dg.AssetSpec:
+        if spec.key not in stored and spec.key not in maintenance:
+            return spec
+        metadata: dict[str, Any] = {}
+        if spec.key in stored:
+            metadata |= storage_metadata(spec.key, stored[spec.key].tables.uri(spec.key))
+        if spec.key in maintenance:
+            metadata[MAINTENANCE_LINK] = dg.MetadataValue.md(_links(maintenance[spec.key]))
+        given = {key: value for key, value in metadata.items() if key not in spec.metadata}
+        # The UI shows ten kinds at most.
+        kinds = {STORAGE_KIND} if len(spec.kinds) < _MAX_KINDS else set[str]()
+        return spec.merge_attributes(metadata=given, kinds=kinds)
+
+    mapped = [
+        next(iter(dg.map_asset_specs(described, [asset])))
+        if isinstance(asset, (dg.AssetsDefinition, dg.AssetSpec))
+        else asset
+        for asset in definitions.assets or ()
+    ]
+    return dg.Definitions(
+        assets=mapped,
+        schedules=definitions.schedules,
+        sensors=definitions.sensors,
+        jobs=definitions.jobs,
+        resources=definitions.resources,
+        executor=definitions.executor,
+        loggers=definitions.loggers,
+        asset_checks=definitions.asset_checks,
+        metadata=definitions.metadata,
+    )
+
+
+def _is_maintenance(spec: dg.AssetSpec) -> bool:
+    """Return whether an asset of ours stores no table: those of health and of groups of tables."""
+    return spec.key.path[-1] in {"table_health", "tables"} and STORAGE_KIND in spec.kinds
+
+
+def _links(keys: Sequence[dg.AssetKey]) -> str:
+    return ", ".join(f"[{key.to_user_string()}](/assets/{key.to_user_string()})" for key in keys)
 
 
 def _check_places(definitions: dg.Definitions) -> None:

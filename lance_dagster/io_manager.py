@@ -21,6 +21,7 @@ from lance_dagster.handlers.stream import storable
 from lance_dagster.identity import CommitIdentity
 from lance_dagster.load import input_filter, input_selection, input_type, open_input, spark_session, upstream_metadata
 from lance_dagster.partitions import PartitionSelection, select_partitions
+from lance_dagster.progress import watched
 from lance_dagster.report import report_output
 from lance_dagster.setting_keys import check_input, check_output, check_run_tag_values, check_run_tags
 from lance_dagster.settings import PREFIX, ReadSettings, WriteSettings, find_setting, own_branch
@@ -242,8 +243,9 @@ class LanceIOManager(dg.ConfigurableIOManager):
             has_twins=identity.run.tick is not None,
             is_placeholder=existing is None and self.tables.is_begun(uri),
         )
-        # The table as it was looked through: a commit of the same key that comes in between is found by the commit.
-        return store(obj, handler, target, existing=existing)
+        with watched(context.log, uri, f"Storing {_described(context)}", session=getattr(obj, "sparkSession", None)):
+            # The table as it was looked through: a commit of the same key that comes in between is found by the commit.
+            return store(obj, handler, target, existing=existing)
 
     def _load(self, context: dg.InputContext) -> Any:
         definition = upstream_metadata(context)
@@ -262,6 +264,7 @@ class LanceIOManager(dg.ConfigurableIOManager):
             is_empty=is_empty,
         )
         if dataset is not None:
+            context.log.info("Loading %s from version %d of %s.", _described(context), dataset.version, dataset.uri)
             self._remember(context, dataset.version)
             self._places_of_assets[dataset.uri] = context.asset_key
             schema = dataset.schema

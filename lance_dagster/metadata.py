@@ -12,6 +12,7 @@ import dagster as dg
 
 from lance_core.errors import VersionNotFoundError
 from lance_dagster.column_schema import table_schema
+from lance_dagster.units import bytes_text, count_text, seconds_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,18 +27,44 @@ REPORTED_KEYS = frozenset(
     f"lance/{name}"
     for name in """
     age_seconds attempts branch bytes_planned bytes_reclaimed bytes_written changed_at column_lineage commit_retries
-    committed_at data_files data_files_removed deleted_fraction deleted_rows deletion_files engine files_added
+    committed_at data_files data_files_removed deleted_fraction deleted_rows deletion_files details engine files_added
     files_checked files_planned files_removed files_written first_problems fragments fragments_added fragments_planned
     fragments_removed fragments_to_merge grace_seconds health idempotent_replay index_bytes index_coverage
-    index_failures index_reason index_segments index_table indices_count inputs needs operation orphans partitions
+    index_failures index_reason index_segments index_table indices_count inputs maintained_table maintenance needs
+    operation orphans partitions
     placeholder_for preview problems published_from read_version reason recall rows rows_deleted rows_written
-    run_tags_expired run_tags_planned seconds skipped small_fragments table table_bytes tables tables_in_need tag tags
+    run_tags_expired run_tags_planned schedule seconds skipped small_fragments steps summary table table_bytes tables
+    tables_changed tables_failed tables_in_need tag tags
     tasks total_fragments total_table_bytes total_versions transaction uncovered_rows unindexed_rows version
     version_made versions versions_checked versions_cleaned_up versions_in_use versions_kept versions_planned
-    versions_removed wiped write_seconds wrong_indices
+    versions_held versions_removed wiped write_seconds wrong_indices
     """.split()  # noqa: SIM905 - as a list it would fill a page
 )
 """All metadata keys with the prefix ``lance/`` that lance_dagster writes, here and elsewhere."""
+TABLE_LINK = "lance/maintained_table"
+"""Key of the link from maintenance to the table."""
+MAINTENANCE_LINK = "lance/maintenance"
+"""Key of the links from a table to what maintains it."""
+
+_FIRST = (
+    "lance/summary",
+    "lance/reason",
+    "dagster/row_count",
+    "dagster/partition_row_count",
+    "lance/rows_written",
+    "lance/rows_deleted",
+    "lance/table_bytes",
+    "lance/bytes_written",
+    "lance/bytes_reclaimed",
+    "lance/fragments",
+    "lance/write_seconds",
+    "lance/seconds",
+    "lance/version",
+    "lance/operation",
+)
+"""Metadata that come first, in this order."""
+_RARE = ("small_fragments", "files_written", "files_added", "files_removed", "grace_seconds")
+_DETAILS = "lance/details"
 _MAX_TEXT = 200
 
 
@@ -129,7 +156,51 @@ def write_metadata(
         metadata["lance/tag"] = tag
     if inputs:
         metadata["lance/inputs"] = dg.MetadataValue.json(dict(inputs))
-    return metadata
+    return {"lance/summary": write_summary(metadata), **metadata}
+
+
+def readable(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Put what people look for first, and what they rarely need into one entry, ``lance/details``, with units."""
+    rare = {key: value for key, value in metadata.items() if _is_rare(key)}
+    first = {key: metadata[key] for key in _FIRST if key in metadata}
+    others = {key: value for key, value in metadata.items() if key not in first and key not in rare}
+    details = {_DETAILS: dg.MetadataValue.md(_table_of(rare))} if rare else {}
+    return {**first, **others, **details}
+
+
+def _is_rare(key: str) -> bool:
+    return key.removeprefix("lance/").removesuffix("_before") in _RARE
+
+
+def _table_of(metadata: Mapping[str, Any]) -> str:
+    lines = [
+        f"| {key.removeprefix('lance/').replace('_', ' ')} | {readable_value(key, value)} |"
+        for key, value in metadata.items()
+    ]
+    return "\n".join(["| | |", "|---|---:|", *lines])
+
+
+def readable_value(key: str, value: Any) -> str:
+    """Return a number with its unit, which the key tells."""
+    name = key.removesuffix("_before")
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        return str(value)
+    if "bytes" in name:
+        return bytes_text(value)
+    if name.endswith("seconds"):
+        return seconds_text(value)
+    return f"{value:.1%}" if name.endswith("fraction") else f"{value:,}"
+
+
+def write_summary(metadata: Mapping[str, Any]) -> str:
+    """Return one line about a write: what was written, in what time, and what the table holds now."""
+    rows, fragments = metadata["dagster/row_count"], metadata["lance/fragments"]
+    size = bytes_text(metadata["lance/table_bytes"])
+    holds = f"{count_text(rows, 'row')} in {count_text(fragments, 'fragment')}, {size}"
+    if "lance/rows_written" not in metadata:
+        return f"nothing written; the table holds {holds}"
+    written = f"{count_text(metadata['lance/rows_written'], 'row')} ({bytes_text(metadata['lance/bytes_written'])})"
+    return f"{written} written in {seconds_text(metadata['lance/write_seconds'])}; the table holds {holds}"
 
 
 def preview(table: pa.Table) -> dg.TableMetadataValue:

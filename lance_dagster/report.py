@@ -10,9 +10,10 @@ from lance_core.errors import LanceError
 from lance_dagster import _compat
 from lance_dagster.column_schema import declared_schema
 from lance_dagster.history import data_version
-from lance_dagster.metadata import preview, storage_metadata, write_metadata
+from lance_dagster.metadata import preview, readable, storage_metadata, write_metadata
 from lance_dagster.predicate import count_by_key, partition_terms, typed
 from lance_dagster.tags import tag_version
+from lance_dagster.units import bytes_text, seconds_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -63,12 +64,12 @@ def report_output(
     metadata |= write_metadata(dataset, outcome, tag=made_tag, inputs=identity.inputs, declared=declared)
     if outcome.is_commit:
         context.log.info(
-            "Committed version %d of %s: %s rows and %s bytes written in %.1f s, %s commit retries.",
+            "Committed version %d of %s: %s rows and %s written in %s, %s commit retries.",
             outcome.version,
             dataset.uri,
             f"{metadata['lance/rows_written']:,}",
-            f"{metadata['lance/bytes_written']:,}",
-            outcome.seconds,
+            bytes_text(metadata["lance/bytes_written"]),
+            seconds_text(outcome.seconds),
             metadata.get("lance/commit_retries", "unknown"),
         )
     metadata |= more
@@ -77,7 +78,7 @@ def report_output(
     counts: Mapping[str, int] = {}
     if selection is not None and _PARTITION_ROWS not in given:
         counts = _partition_counts(dataset, selection)
-    metadata = {key: value for key, value in metadata.items() if key not in given}
+    metadata = {key: value for key, value in readable(metadata).items() if key not in given}
     if is_beside:
         context.add_output_metadata(metadata)
         _observe(context, {**given, **metadata}, counts)

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from lance_core.table.new_ids import NewIds
     from lance_core.table.snapshot import Snapshot
 
-_LOGGER = logging.getLogger(__name__)
+_LOGGER = logging.getLogger("lance_core.write")
 _WITHOUT_LIMIT = FileLimits(max_rows_per_file=2**62, max_bytes_per_file=2**62)
 _OFFSET_MASK = np.uint64(0xFFFF_FFFF)
 

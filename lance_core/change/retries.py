@@ -5,6 +5,7 @@ Files of work that certainly did not happen are removed, files of work whose fat
 
 from __future__ import annotations
 
+import logging
 import uuid
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from lance_core.format.operations import Operation
     from lance_core.table.runtime import Runtime
     from lance_core.table.snapshot import Snapshot
+
+
+_LOGGER = logging.getLogger("lance_core.commit")
 
 
 class Work(Protocol):
@@ -121,7 +125,7 @@ def commit_work(
     """
     timeout_s = commit_timeout_s() if options.retry_timeout_s is None else options.retry_timeout_s
     deadline_s = runtime.monotonic_s() + timeout_s
-    attempt = 0
+    attempt, uri = 0, snapshot.store.uri
     while True:
         transaction = _prepared(snapshot, work, options)
         try:
@@ -147,6 +151,7 @@ def commit_work(
             _remove_merged_deletions(snapshot, transaction.operation, done)
             return done
         attempt += 1
+        _LOGGER.info("working out the change of %s again on the newest version, repetition %d", uri, attempt)
         snapshot = _newest(snapshot, work)
 
 

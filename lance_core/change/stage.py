@@ -22,6 +22,7 @@ from lance_core.format.paths import data_file_path
 from lance_core.frozen import frozen
 from lance_core.scan.blob_places import ExternalBlobs, StagedBlobs
 from lance_core.table.naming import naming
+from lance_core.telemetry import Span
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from lance_core.format.schema import Schema
     from lance_core.store.base import Store
 
-_LOGGER = logging.getLogger(__name__)
+_LOGGER = logging.getLogger("lance_core.write")
 
 
 @frozen(kw_only=True)
@@ -166,19 +167,25 @@ def stage_fragments(
         groups=limits.groups,
         progress=progress,
     )
-    try:
-        for batch in batches:
-            for part in _pieces(fit_batch(batch, fields), staging, limits.max_rows_per_file):
-                staging.write(part)
-                if staging.is_full(limits):
-                    staging.finish()
-        staging.finish()
-        if meanwhile is not None:
-            meanwhile()
-        staging.complete()
-    except BaseException:
-        staging.abort()
-        raise
+    with Span("write", store.uri, has_bar=True) as span:
+        try:
+            for batch in batches:
+                for part in _pieces(fit_batch(batch, fields), staging, limits.max_rows_per_file):
+                    staging.write(part)
+                    span.add(rows=part.num_rows, num_bytes=part.nbytes)
+                    if staging.is_full(limits):
+                        staging.finish()
+            staging.finish()
+            if meanwhile is not None:
+                meanwhile()
+            staging.complete()
+        except BaseException:
+            staging.abort()
+            raise
+        span.attributes["files"] = len(staging.fragments)
+    if _LOGGER.isEnabledFor(logging.INFO):
+        text = "%d files with %d rows for %s, %.3f s"
+        _LOGGER.info(text, len(staging.fragments), span.rows, store.uri, span.seconds)
     return tuple(staging.fragments)
 
 

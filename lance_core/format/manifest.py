@@ -14,7 +14,7 @@ Little endian. Source: message ``Manifest`` of package ``lance.table``. Not supp
 from __future__ import annotations
 
 import struct
-from dataclasses import field, replace
+from dataclasses import field
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -38,7 +38,7 @@ from lance_core.format.transaction import (
     Transaction,
     decode_transaction,
 )
-from lance_core.frozen import frozen
+from lance_core.frozen import frozen, replace
 from lance_core.limits import Limits, check_limit, limits
 
 if TYPE_CHECKING:

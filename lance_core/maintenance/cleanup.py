@@ -42,6 +42,7 @@ from lance_core.table.read_ahead import each
 from lance_core.table.refs import KEEPING_PREFIX, drop_forgotten, list_tags_strictly
 from lance_core.table.runtime import SYSTEM_RUNTIME, Runtime
 from lance_core.table.snapshot import find_versions, load_manifest_file
+from lance_core.telemetry import Span
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CleanupExplanation", "CleanupStats", "cleanup_old_versions", "explain_cleanup_old_versions"]
 
-_LOGGER = logging.getLogger(__name__)
+_LOGGER = logging.getLogger("lance_core.cleanup")
 
 _DELETE_BATCH = 1000
 _MANIFEST_BYTES = 1 << 26
@@ -101,7 +102,22 @@ def cleanup_old_versions(
         CorruptDataError: A manifest, tag or branch cannot be read, so that what it needs is unknown.
         UnsupportedError: The same, because the table uses a feature that lance_core does not know.
     """
-    made = make_rules(rules)
+    with Span("cleanup", store.uri) as span:
+        stats = _clean_up(store, make_rules(rules), runtime)
+        span.attributes["versions"] = stats.old_versions
+        span.add(num_bytes=stats.bytes_removed)
+    _LOGGER.info(
+        "%s: %d versions and %d data files deleted, %d bytes, %.3f s",
+        store.uri,
+        stats.old_versions,
+        stats.data_files_removed,
+        stats.bytes_removed,
+        span.seconds,
+    )
+    return stats
+
+
+def _clean_up(store: Store, made: CleanupRules, runtime: Runtime) -> CleanupStats:
     drop_forgotten(store, runtime.now() - UNVERIFIED_MIN_AGE)
     now = runtime.now()
     survey = _survey(store, made, now)
@@ -253,7 +269,7 @@ def _survey(store: Store, rules: CleanupRules, now: datetime, without_tags: Coll
     protected = _protected(store, without_tags)
     tagged: dict[str, int] = {}
     versions = _dated(store, sorted(listed, key=lambda entry: entry[0].version), now)
-    current = next(versions, None)
+    current, logs_all = next(versions, None), _LOGGER.isEnabledFor(logging.DEBUG)
     while current is not None:
         following = next(versions, None)
         version, committed = current.name.version, current.committed
@@ -269,6 +285,8 @@ def _survey(store: Store, rules: CleanupRules, now: datetime, without_tags: Coll
             rank=ranks[version],
             now=now,
         )
+        if logs_all or (may_go and version in protected):
+            _log_decision(store, version, protected.get(version, ()), may_go=may_go)
         if may_go and version in protected:
             names = (name for name in protected[version] if not name.startswith(KEEPING_PREFIX))
             tagged.update(dict.fromkeys(names, version))
@@ -288,6 +306,13 @@ def _survey(store: Store, rules: CleanupRules, now: datetime, without_tags: Coll
             path=store.uri,
         )
     return survey
+
+
+def _log_decision(store: Store, version: int, protected_by: Collection[str], *, may_go: bool) -> None:
+    if may_go and protected_by:
+        _LOGGER.info("version %d of %s stays: %s", version, store.uri, ", ".join(protected_by))
+    else:
+        _LOGGER.debug("version %d of %s %s", version, store.uri, "goes" if may_go else "stays: the rules keep it")
 
 
 @dataclass(slots=True, kw_only=True)

@@ -7,6 +7,7 @@ tables with stable row ids move along.
 
 from __future__ import annotations
 
+import logging
 import time
 import uuid
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
@@ -39,6 +40,7 @@ from lance_core.table.commit import commit
 from lance_core.table.naming import naming
 from lance_core.table.runtime import commit_timeout_s
 from lance_core.table.snapshot import open_snapshot
+from lance_core.telemetry import Span
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -49,6 +51,8 @@ if TYPE_CHECKING:
     from lance_core.maintenance.plan import CompactionOptions, RewriteTask
     from lance_core.store.base import Store
     from lance_core.table.snapshot import Snapshot
+
+_LOGGER = logging.getLogger("lance_core.compaction")
 
 
 @frozen(kw_only=True)
@@ -469,11 +473,35 @@ def execute_tasks(
 ) -> list[RewriteResult]:
     """Execute tasks, which share the memory; if one fails or we are interrupted, the files of all are removed."""
     num_threads = min(num_threads, len(tasks), max(options.max_memory_bytes // LEAST_MEMORY, 1))
-    if num_threads <= 1:
-        return _execute_in_turn(snapshot, tasks, options)
-    options = replace(options, max_memory_bytes=options.max_memory_bytes // num_threads)
+    with Span("compact", snapshot.store.uri, total_tasks=len(tasks), has_bar=True) as span:
+
+        def execute(task: RewriteTask) -> RewriteResult:
+            result = execute_task(snapshot, task, options)
+            fragments = result.original_fragments
+            files = (file for fragment in fragments for file in fragment.files)
+            span.add(
+                tasks=1,
+                rows=sum(fragment.num_rows for fragment in fragments),
+                num_bytes=sum(file.file_size_bytes or 0 for file in files),
+            )
+            _LOGGER.info("%d of %d tasks done for %s", span.tasks, len(tasks), snapshot.store.uri)
+            return result
+
+        if num_threads <= 1:
+            return _execute_in_turn(snapshot, tasks, execute)
+        options = replace(options, max_memory_bytes=options.max_memory_bytes // num_threads)
+        return _execute_in_threads(snapshot, tasks, execute, num_threads=num_threads)
+
+
+def _execute_in_threads(
+    snapshot: Snapshot,
+    tasks: Sequence[RewriteTask],
+    execute: Callable[[RewriteTask], RewriteResult],
+    *,
+    num_threads: int,
+) -> list[RewriteResult]:
     with ThreadPoolExecutor(max_workers=num_threads) as pool:
-        futures = [pool.submit(execute_task, snapshot, task, options) for task in tasks]
+        futures = [pool.submit(execute, task) for task in tasks]
         try:
             wait(futures, return_when=FIRST_EXCEPTION)
         finally:
@@ -491,12 +519,12 @@ def execute_tasks(
 
 
 def _execute_in_turn(
-    snapshot: Snapshot, tasks: Sequence[RewriteTask], options: CompactionOptions
+    snapshot: Snapshot, tasks: Sequence[RewriteTask], execute: Callable[[RewriteTask], RewriteResult]
 ) -> list[RewriteResult]:
     results: list[RewriteResult] = []
     try:
         for task in tasks:
-            results.append(execute_task(snapshot, task, options))  # noqa: PERF401 what is done must be known
+            results.append(execute(task))  # noqa: PERF401 what is done must be known
     except BaseException:
         discard_results(snapshot.store, results)
         raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -30,6 +31,7 @@ from lance_core.scan.plan import (
 from lance_core.scan.ranking import ranked_columns, ranked_schema
 from lance_core.sql.expression import Expression, make_expression
 from lance_core.table.read_ahead import each
+from lance_core.telemetry import Span, is_observed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from lance_core.scan.plan import ScanPlan
     from lance_core.scan.ranking import Ranking
 
+_LOGGER = logging.getLogger("lance_core.scan")
 _OFFSET_BITS = 32
 
 
@@ -254,7 +257,26 @@ def run_query(files: OpenFiles, fragments: Sequence[Fragment], query: Query) -> 
     made = (_made(batch, query) for batch in batches)
     if query.bytes_per_batch is not None:
         made = _bounded(made, query.bytes_per_batch)
-    return made if query.rows_per_batch is None else _even(made, query.rows_per_batch, query.schema)
+    if query.rows_per_batch is not None:
+        made = _even(made, query.rows_per_batch, query.schema)
+    if is_observed() or _LOGGER.isEnabledFor(logging.DEBUG):
+        return _observed(made, files.store.uri, fragments, query)
+    return made
+
+
+def _observed(
+    batches: Iterator[pa.RecordBatch], uri: str, fragments: Sequence[Fragment], query: Query
+) -> Iterator[pa.RecordBatch]:
+    """Count what a scan yields, for those who watch."""
+    is_filtered = query.plan.predicate is not None or query.limit is not None or query.include_deleted_rows
+    total = None if is_filtered else sum(fragment.num_rows for fragment in fragments) - query.offset
+    # Batches are wanted one by one by programs that may have a progress bar of their own.
+    span = Span("scan", uri, total_rows=total, is_scoped=False, has_bar=query.plan.is_kept, fragments=len(fragments))
+    with span:
+        for batch in batches:
+            span.add(rows=batch.num_rows, num_bytes=batch.nbytes)
+            yield batch
+    _LOGGER.debug("%d rows, %d bytes of %s, %.3f s", span.rows, span.num_bytes, uri, span.seconds)
 
 
 def make_columns(batch: pa.RecordBatch | pa.Table, query: Query) -> pa.Table:

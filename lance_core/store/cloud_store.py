@@ -17,6 +17,7 @@ from lance_core.store.object_client import client_of, translated
 from lance_core.store.paths import check_path
 from lance_core.store.range_reader import FAR_AT_ONCE, TAIL_SIZE, WHOLE_BYTES, reader_of, tail_bytes
 from lance_core.store.sizes import check_size
+from lance_core.telemetry import StoreCall
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -206,8 +207,9 @@ class CloudWriter:
         """Let the object appear and return its size in bytes."""
         file, self._file = self._file, None
         try:
-            with translated(self._address):
+            with StoreCall("store.upload", self._address) as span, translated(self._address):
                 file.close()
+                span.add(num_bytes=self._size)
         except OSError:
             # The upload is also unknown when it was completed before, and the answer got lost.
             with suppress(OSError):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import logging
 import os
 import threading
 from functools import lru_cache
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from lance_core.errors import StoreTimeoutError
 from lance_core.frozen import frozen
 from lance_core.store.turns import waiting
+from lance_core.telemetry import StoreCall
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Sequence
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
 _T = TypeVar("_T")
+_LOGGER = logging.getLogger("lance_core.store")
 
 _SLOW_RATE = 4 << 20
 """Bytes per second: an answer is not called silent before so many of its bytes could have come."""
@@ -96,7 +99,14 @@ class HedgedReads:
             num_bytes: Size of the answer, as far as it is known.
             address: Of the object, for errors.
         """
-        return Pending(_in_loop(self._read(ask, num_bytes, address)), self._blame(address))
+
+        async def read() -> _T:
+            with StoreCall("store.get", address) as span:
+                answer = await self._read(ask, num_bytes, address)
+                span.add(num_bytes=num_bytes)
+            return answer
+
+        return Pending(_in_loop(read()), self._blame(address))
 
     def begin_all(
         self, asks: Sequence[tuple[Callable[[], Awaitable[list[_T]]], int]], *, address: str
@@ -104,6 +114,12 @@ class HedgedReads:
         """Begin several reads with several answers each, which are given one after the other; see `begin`."""
 
         async def read() -> list[_T]:
+            with StoreCall("store.get_ranges", address, requests=len(asks)) as span:
+                answers = await read_all()
+                span.add(num_bytes=sum(num_bytes for _, num_bytes in asks))
+            return answers
+
+        async def read_all() -> list[_T]:
             reads = [self._read(ask, num_bytes, address) for ask, num_bytes in asks]
             if len(reads) == 1:
                 return await reads[0]
@@ -136,6 +152,7 @@ class HedgedReads:
                     waiting_for.add(asyncio.ensure_future(ask()))
                     num_asked += 1
                     self._num_hedges += 1
+                    _LOGGER.info("no answer yet, asking again for %s (request %d)", address, num_asked)
         finally:
             self._num_hedges -= num_asked - 1
             for task in waiting_for:

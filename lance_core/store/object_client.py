@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from lance_core.errors import InvalidInputError, LanceError, NotFoundError, UnsupportedError
 from lance_core.store.condition_test import ConditionTest
 from lance_core.store.hedged_reads import HedgedReads
+from lance_core.telemetry import StoreCall
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator, Hashable, Iterator, Mapping, Sequence
@@ -200,7 +201,7 @@ class ObjectClient:
         """Return the sizes of objects, asked for at the same time."""
 
         def size(key: str) -> int:
-            with translated(address(key)):
+            with _call("head", address(key)):
                 return self._obstore.head(self._files, key)["size"]
 
         return [size(key) for key in keys] if len(keys) < 2 else list(self._threads().map(size, keys))
@@ -214,7 +215,7 @@ class ObjectClient:
 
     def put(self, key: str, data: bytes | memoryview, *, address: str) -> None:
         """Write a whole object, replacing what is there."""
-        with translated(address):
+        with _call("put", address, len(data)):
             self._obstore.put(self._files, key, data, use_multipart=False)
 
     def create(self, key: str, data: bytes, *, mark: str, address: str) -> bool:
@@ -232,7 +233,7 @@ class ObjectClient:
         pauses, lost = list(_CONFLICT_PAUSES_S), 0
         while True:
             try:
-                self._create(key, data, mark)
+                self._create(key, data, mark, address)
                 return True
             except Exception as error:
                 status = status_of(error)
@@ -252,8 +253,10 @@ class ObjectClient:
                         raise
             time.sleep(pause_s)
 
-    def _create(self, key: str, data: bytes, mark: str) -> None:
-        self._obstore.put(self._files, key, data, mode="create", use_multipart=False, attributes={_MARK: mark})
+    def _create(self, key: str, data: bytes, mark: str, address: str) -> None:
+        with StoreCall("store.create", address) as span:
+            self._obstore.put(self._files, key, data, mode="create", use_multipart=False, attributes={_MARK: mark})
+            span.add(num_bytes=len(data))
 
     def has_mark(self, key: str, mark: str, *, address: str) -> bool:
         """Return whether the object was written with a mark.
@@ -262,7 +265,7 @@ class ObjectClient:
             ConnectionError: The object is gone, so nobody knows.
         """
         try:
-            with translated(address):
+            with _call("head", address):
                 answer = self._obstore.get(self._files, key, options={"head": True})
         except NotFoundError as error:
             raise ConnectionError(f"{address} was there, and is gone") from error
@@ -272,8 +275,8 @@ class ObjectClient:
         """Return whether the service refuses to create an object twice, and tells who created it."""
         with translated(address):
             try:
-                self._create(key, b"may be deleted", mark)
-                self._create(key, b"may be deleted", mark)
+                self._create(key, b"may be deleted", mark, address)
+                self._create(key, b"may be deleted", mark, address)
             except self._obstore.exceptions.AlreadyExistsError:
                 return self.has_mark(key, mark, address=address)
             except Exception as error:
@@ -297,7 +300,7 @@ class ObjectClient:
     def delete(self, keys: Sequence[str], *, address: str) -> None:
         """Delete objects, many with one request where the service can; those that are gone already are no error."""
         try:
-            with translated(address):
+            with _call("delete", address):
                 self._obstore.delete(self._files, keys[0] if len(keys) == 1 else list(keys))
         except NotFoundError:  # S3 does not tell of single objects; other services stop at the first one
             if len(keys) > 1:
@@ -309,7 +312,7 @@ class ObjectClient:
         """Yield the objects below a folder, some at a time: path, size and last_modified of each."""
         pages = iter(self._obstore.list(self._files, prefix or None, chunk_size=chunk_size))
         while True:
-            with translated(address):
+            with _call("list", address):
                 page = next(pages, None)
             if page is None:
                 return
@@ -317,7 +320,7 @@ class ObjectClient:
 
     def list_folder(self, prefix: str, *, address: str) -> tuple[list[str], list[str]]:
         """Return the keys of the objects and of the folders directly in a folder."""
-        with translated(address):
+        with _call("list", address):
             answer = self._obstore.list_with_delimiter(self._files, prefix or None)
         return [entry["path"] for entry in answer["objects"]], list(answer["common_prefixes"])
 
@@ -349,6 +352,14 @@ def translated(address: str) -> Generator[None]:
         if status is None or status >= 500:
             raise ConnectionError(message) from None
         raise OSError(message) from None
+
+
+@contextmanager
+def _call(name: str, address: str, num_bytes: int = 0) -> Generator[None]:
+    """Observe a request, and raise errors of this package and of Python only."""
+    with StoreCall(f"store.{name}", address) as span, translated(address):
+        yield
+        span.add(num_bytes=num_bytes)
 
 
 def _summary(error: Exception) -> str:

@@ -5,7 +5,6 @@ Source: section "Transactions" of the table format; every effect was compared wi
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -41,6 +40,7 @@ from lance_core.format.operations import (
     UpdateMode,
     operation_name,
 )
+from lance_core.frozen import replace
 from lance_core.table.apply_dictionaries import legacy_schema
 from lance_core.table.apply_indices import (
     after_lost_fields,

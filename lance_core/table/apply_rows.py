@@ -6,7 +6,6 @@ writes.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,6 +22,7 @@ from lance_core.format.row_ids import (
     encode_row_version,
     encode_row_versions,
 )
+from lance_core.frozen import replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -12,6 +12,7 @@ checked and the newest version is looked for at the same time; the manifest is p
 
 from __future__ import annotations
 
+import logging
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -61,6 +62,7 @@ from lance_core.table.snapshot import (
 )
 from lance_core.table.staged_dictionaries import staged_dictionaries
 from lance_core.table.visibility import is_visible
+from lance_core.telemetry import Span
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,6 +72,8 @@ if TYPE_CHECKING:
     from lance_core.table.snapshot import Versions
 
 DEFAULT_DATA_STORAGE_VERSION = "2.2"
+
+_LOGGER = logging.getLogger("lance_core.commit")
 
 _BACK_OFF_MARGIN = 1.1
 _FIRST_BACK_OFF_SLOTS = 2
@@ -145,14 +149,33 @@ def commit(
         runtime=runtime,
         checked=transaction.read_version,
     )
-    restored = transaction.operation.version if isinstance(transaction.operation, Restore) else None
+    with Span("commit", store.uri, operation=operation_name(transaction.operation)) as span:
+        snapshot = _run(committer)
+        span.attributes["version"] = snapshot.version
+        span.attributes["attempts"] = committer.attempts
+    if _LOGGER.isEnabledFor(logging.INFO):
+        _LOGGER.info("version %d of %s: %s, %.3f s", snapshot.version, store.uri, span.attributes, span.seconds)
+    return snapshot
+
+
+def _run(committer: _Committer) -> Snapshot:
+    """Commit; remove what was written if the commit certainly did not happen."""
+    operation, uuid = committer.operation, committer.transaction.uuid
+    restored = operation.version if isinstance(operation, Restore) else None
     try:
         # A clean-up that begins before we publish would take what only the restored version needs.
-        with keeping(store, restored, uuid=transaction.uuid, runtime=runtime):
+        with keeping(committer.store, restored, uuid=uuid, runtime=committer.runtime):
             return committer.run()
     except CommitOutcomeUnknownError:
         raise  # whatever was written may be in use
-    except Exception:
+    except Exception as error:
+        _LOGGER.info(
+            "%s not committed to %s after %d attempts: %s",
+            operation_name(operation),
+            committer.store.uri,
+            committer.attempts,
+            error,
+        )
         committer.remove_traces()
         raise
 
@@ -192,6 +215,7 @@ class _Committer:
     files_checked: bool = False
     dictionaries: StagedDictionaries | None = None
     staged: tuple[Transaction, bytes] | None = None
+    attempts: int = 0
     leftovers: list[str] = field(default_factory=list)
 
     @property
@@ -208,6 +232,7 @@ class _Committer:
         attempt, work_s, wall_s = 0, 0.0, 0.0
         for attempt in count():
             started, worked = self.runtime.monotonic_s(), self.runtime.thread_cpu_s()
+            self.attempts = attempt + 1
             done = self._attempt()
             if done is not None:
                 return done
@@ -216,6 +241,7 @@ class _Committer:
             wall_s = min(wall_s or lasted_s, lasted_s)
             is_quick = self._is_local and attempt < _QUICK_RETRIES
             slot_s = work_s if is_quick else wall_s
+            _LOGGER.info("lost the race for a version of %s, attempt %d", self.store.uri, self.attempts)
             if attempt == self.max_retries or not self._wait(_slots(attempt, is_quick=is_quick), slot_s):
                 break
             self._reserve_fragment_ids()

@@ -1,6 +1,15 @@
 """Dagster components: the same objects, declared in YAML."""
 
+from lance_dagster.components.discovery import LanceDiscoveryComponent
 from lance_dagster.components.maintenance import LanceMaintenanceComponent
+from lance_dagster.components.resources import LanceResourcesComponent
+from lance_dagster.components.sensor import LanceSensorComponent
 from lance_dagster.components.table import LanceTableComponent
 
-__all__ = ["LanceMaintenanceComponent", "LanceTableComponent"]
+__all__ = [
+    "LanceDiscoveryComponent",
+    "LanceMaintenanceComponent",
+    "LanceResourcesComponent",
+    "LanceSensorComponent",
+    "LanceTableComponent",
+]

@@ -4,7 +4,7 @@ No ``from __future__ import annotations`` here: Dagster resolves the fields' ann
 """
 
 from datetime import timedelta
-from typing import Any
+from typing import Any, Literal
 
 import dagster as dg
 from pydantic import BaseModel, Field
@@ -15,6 +15,7 @@ from lance_dagster.maintenance import (
     DeletionPolicy,
     ExecutionPolicy,
     IndexPolicy,
+    build_maintenance_alerts,
     build_maintenance_definitions,
 )
 
@@ -121,6 +122,11 @@ class MaintenanceModel(dg.Model, dg.Resolvable):
     )
     branch: str | None = Field(default=None, description="Maintain this branch of the tables, not the main branch.")
     health: bool = Field(default=False, description="Add an asset that says which tables need what, and why.")
+    per: Literal["step", "table", "group"] = Field(
+        default="step", description="One asset per step of a table, per table, or one for all tables."
+    )
+    num_threads: int = Field(default=4, ge=1, description="Tables worked on at a time, if one asset is for all.")
+    alerts: bool = Field(default=False, description="Add a sensor that tells of tables in need and of failures.")
     cron_schedule: str | None = Field(
         default="0 3 * * *", description="When; null makes no schedule.", examples=["0 3 * * *", "@weekly"]
     )
@@ -130,12 +136,17 @@ class MaintenanceModel(dg.Model, dg.Resolvable):
     def definitions(self, tables: list[str], *, name: str, group_name: str, resource_key: str) -> dg.Definitions:
         """Assets, a job and a schedule."""
         status = dg.DefaultScheduleStatus
-        return build_maintenance_definitions(
+        policies: Any = {
+            "compaction": self.compaction and self.compaction.policy(),
+            "deletions": self.deletions and self.deletions.policy(),
+            "cleanup": self.cleanup and self.cleanup.policy(),
+            "indices": self.indices and self.indices.policy(),
+        }
+        upkeep = build_maintenance_definitions(
             tables,
-            compaction=self.compaction and self.compaction.policy(),
-            deletions=self.deletions and self.deletions.policy(),
-            cleanup=self.cleanup and self.cleanup.policy(),
-            indices=self.indices and self.indices.policy(),
+            **policies,
+            per=self.per,
+            num_threads=self.num_threads,
             execution=self.execution.policy(),
             resource_key=resource_key,
             spark_resource_key=self.spark_resource_key,
@@ -149,6 +160,10 @@ class MaintenanceModel(dg.Model, dg.Resolvable):
             execution_timezone=self.execution_timezone,
             default_status=status.RUNNING if self.schedule_running else status.STOPPED,
         )
+        if not self.alerts:
+            return upkeep
+        sensor = build_maintenance_alerts(tables, **policies, name=name, resource_key=resource_key, branch=self.branch)
+        return dg.Definitions.merge(upkeep, dg.Definitions(sensors=[sensor]))
 
 
 class MaintenanceScaffoldParams(BaseModel):

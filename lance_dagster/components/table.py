@@ -87,6 +87,19 @@ class SensorModel(dg.Model, dg.Resolvable):
     minimum_interval_seconds: int | None = Field(default=None, ge=1, description="Least time between two looks.")
     running: bool = Field(default=False, description="Start the sensor with the deployment.")
 
+    def sensor(self, table: str, *, resource_key: str) -> dg.SensorDefinition:
+        """Return the sensor of a table."""
+        status = dg.DefaultSensorStatus
+        return build_table_sensor(
+            table,
+            target=self.target and dg.AssetSelection.from_string(self.target),
+            report=self.report,
+            start=self.start,
+            resource_key=resource_key,
+            minimum_interval_seconds=self.minimum_interval_seconds,
+            default_status=status.RUNNING if self.running else status.STOPPED,
+        )
+
 
 class TableScaffoldParams(BaseModel):
     """Parameters of ``dg scaffold defs``."""
@@ -154,7 +167,7 @@ class LanceTableComponent(dg.Component, dg.Model, dg.Resolvable):
             raise InvalidInputError(msg)
         definitions = dg.Definitions(
             assets=[self._asset()] if self.external else [],
-            sensors=[] if self.sensor is None else [self._sensor(self.sensor)],
+            sensors=[] if self.sensor is None else [self.sensor.sensor(self.table, resource_key=self.resource_key)],
             asset_checks=[]
             if self.checks is None
             else [
@@ -193,18 +206,6 @@ class LanceTableComponent(dg.Component, dg.Model, dg.Resolvable):
             automation_condition=None
             if self.observe_cron is None
             else dg.AutomationCondition.on_cron(self.observe_cron),
-        )
-
-    def _sensor(self, sensor: SensorModel) -> dg.SensorDefinition:
-        status = dg.DefaultSensorStatus
-        return build_table_sensor(
-            self.table,
-            target=sensor.target and dg.AssetSelection.from_string(sensor.target),
-            report=sensor.report,
-            start=sensor.start,
-            resource_key=self.resource_key,
-            minimum_interval_seconds=sensor.minimum_interval_seconds,
-            default_status=status.RUNNING if sensor.running else status.STOPPED,
         )
 
 

@@ -1,5 +1,6 @@
 """Compaction, materialization of deletions and clean-up as Dagster assets."""
 
+from lance_dagster.maintenance.alerts import MaintenanceAlert, build_maintenance_alerts
 from lance_dagster.maintenance.assets import MaintenanceConfig, build_maintenance_assets
 from lance_dagster.maintenance.conditions import MaintenanceNeeded, maintenance_needed
 from lance_dagster.maintenance.definitions import (
@@ -18,9 +19,11 @@ __all__ = [
     "DeletionPolicy",
     "ExecutionPolicy",
     "IndexPolicy",
+    "MaintenanceAlert",
     "MaintenanceConfig",
     "MaintenanceNeeded",
     "build_index_assets",
+    "build_maintenance_alerts",
     "build_maintenance_assets",
     "build_maintenance_definitions",
     "build_maintenance_job",

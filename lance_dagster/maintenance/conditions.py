@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from lance_core.errors import DatasetNotFoundError, RefNotFoundError
-from lance_dagster.maintenance.assets import branch_path
+from lance_dagster.maintenance.assets import PLAN
 from lance_dagster.maintenance.health import what_rewriting_needs
+from lance_dagster.maintenance.tables import branch_path
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from lance_dagster.maintenance.policies import CompactionPolicy, DeletionPolicy, IndexPolicy
     from lance_dagster.resource import LanceResource
 
@@ -28,6 +31,7 @@ class MaintenanceNeeded(dg.AutomationCondition):
         deletions: When to rewrite fragments: more than ``threshold`` of their rows are deleted.
         indices: When to bring indices up to date: more rows than its share are not covered.
         branch: As for the assets.
+        tables: Keys of the tables, for the one asset of ``build_maintenance_assets(per="group")``.
     """
 
     def __init__(
@@ -38,7 +42,9 @@ class MaintenanceNeeded(dg.AutomationCondition):
         deletions: DeletionPolicy | None,
         indices: IndexPolicy | None = None,
         branch: str | None = None,
+        tables: Sequence[Sequence[str]] = (),
     ) -> None:
+        self._tables = tables
         self._lance, self._compaction, self._deletions, self._branch = lance, compaction, deletions, branch
         self._indices = indices
 
@@ -57,15 +63,19 @@ class MaintenanceNeeded(dg.AutomationCondition):
     def evaluate(self, context: dg.AutomationContext) -> dg.AutomationResult:
         """Look at the table of the asset."""
         *path, kind = context.key.path
-        table = path[: len(path) - len(branch_path(self._branch))]
+        tables = self._tables or [path[: len(path) - len(branch_path(self._branch))]]
+        is_needed = any(self._needs(table, kind) for table in tables)
+        subset = context.candidate_subset if is_needed else context.get_empty_subset()
+        return dg.AutomationResult(context, true_subset=subset)
+
+    def _needs(self, table: Sequence[str], kind: str) -> bool:
+        """Return whether a table needs a kind of maintenance; an asset that does all kinds is for any of them."""
         try:
             dataset = self._lance.dataset(table, branch=self._branch)
         except (DatasetNotFoundError, RefNotFoundError):
-            needs = {}
-        else:
-            needs = what_rewriting_needs(dataset, self._compaction, self._deletions, self._indices)
-        subset = context.candidate_subset if kind in needs else context.get_empty_subset()
-        return dg.AutomationResult(context, true_subset=subset)
+            return False
+        needs = what_rewriting_needs(dataset, self._compaction, self._deletions, self._indices)
+        return kind in needs or (bool(needs) and (kind == PLAN or bool(self._tables)))
 
 
 def maintenance_needed(
@@ -76,6 +86,7 @@ def maintenance_needed(
     indices: IndexPolicy | None = None,
     retry_cron: str = "@hourly",
     branch: str | None = None,
+    tables: Sequence[Sequence[str]] = (),
 ) -> dg.AutomationCondition:
     """Request maintenance as soon as it is needed, once at a time; after a failure not before the next hour.
 
@@ -86,8 +97,11 @@ def maintenance_needed(
         indices: As in ``MaintenanceNeeded``.
         retry_cron: When to try again what failed.
         branch: As for the assets.
+        tables: As in ``MaintenanceNeeded``.
     """
     condition = dg.AutomationCondition
     may_try = ~condition.execution_failed() | condition.cron_tick_passed(retry_cron)
-    needed = MaintenanceNeeded(lance, compaction=compaction, deletions=deletions, indices=indices, branch=branch)
+    needed = MaintenanceNeeded(
+        lance, compaction=compaction, deletions=deletions, indices=indices, branch=branch, tables=tables
+    )
     return needed & ~condition.in_progress() & may_try

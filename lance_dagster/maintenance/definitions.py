@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from lance_dagster.maintenance.assets import Table, build_maintenance_assets, index_policy, table_keys_and_indices
+from lance_dagster.maintenance.assets import build_maintenance_assets
 from lance_dagster.maintenance.conditions import maintenance_needed
 from lance_dagster.maintenance.execution import DEFAULT_EXECUTION, ExecutionPolicy
 from lance_dagster.maintenance.health import build_table_health
@@ -19,16 +19,18 @@ from lance_dagster.maintenance.policies import (
     DeletionPolicy,
     IndexPolicy,
 )
+from lance_dagster.maintenance.tables import Table, index_policy, table_keys_and_indices
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from lance_dagster._compat import AssetJob
+    from lance_dagster.maintenance.assets import Per
     from lance_dagster.resource import LanceResource
 
 
 def build_maintenance_job(
-    assets: Sequence[dg.AssetsDefinition],
+    assets: Sequence[dg.AssetsDefinition | dg.AssetKey],
     *,
     name: str = "lance_maintenance",
     executor_def: dg.ExecutorDefinition | None = dg.in_process_executor,
@@ -50,7 +52,7 @@ def build_maintenance_job(
 
 
 def build_maintenance_schedule(
-    assets: Sequence[dg.AssetsDefinition],
+    assets: Sequence[dg.AssetsDefinition | dg.AssetKey],
     *,
     cron_schedule: str = "0 3 * * *",
     execution_timezone: str | None = None,
@@ -68,8 +70,13 @@ def build_maintenance_schedule(
         default_status: RUNNING starts it with the deployment; Dagster's own default is STOPPED.
         executor_def: As in ``build_maintenance_job``.
     """
+    is_on = default_status is dg.DefaultScheduleStatus.RUNNING
+    advice = (
+        "On from the start." if is_on else "Off until it is turned on under Automation (or default_status=RUNNING)."
+    )
     return dg.ScheduleDefinition(
         name=f"{name}_schedule",
+        description=f"Maintenance of Lance tables. {advice}",
         job=build_maintenance_job(assets, name=name, executor_def=executor_def),
         cron_schedule=cron_schedule,
         execution_timezone=execution_timezone,
@@ -123,6 +130,8 @@ def build_maintenance_definitions(
     execution_timezone: str | None = None,
     default_status: dg.DefaultScheduleStatus = dg.DefaultScheduleStatus.STOPPED,
     executor_def: dg.ExecutorDefinition | None = dg.in_process_executor,
+    per: Per = "step",
+    num_threads: int = 4,
 ) -> dg.Definitions:
     """Assets, job and schedule together, for ``dg.Definitions.merge``.
 
@@ -150,6 +159,9 @@ def build_maintenance_definitions(
         default_status: RUNNING starts the schedule with the deployment.
         executor_def: Runs the steps of the job; as in ``build_maintenance_job``. Runs that the sensor of
             ``when_needed`` requests have the executor of the code location, since Dagster gives them no job.
+        per: One asset per ``step`` of a table, per ``table``, or one for the ``group`` of all tables; see
+            ``build_maintenance_assets``.
+        num_threads: Tables that are worked on at the same time with ``per="group"``.
     """
     policies: dict[str, Any] = {
         "compaction": compaction,
@@ -158,7 +170,7 @@ def build_maintenance_definitions(
         "indices": indices,
     }
     names = [tables] if isinstance(tables, (str, dg.AssetKey, dg.AssetSpec, dg.AssetsDefinition)) else list(tables)
-    _, declared = table_keys_and_indices(names)
+    keys, declared = table_keys_and_indices(names)
     assets = build_maintenance_assets(
         names,
         **policies,
@@ -169,6 +181,9 @@ def build_maintenance_definitions(
         pool=pool,
         max_attempts=max_attempts,
         branch=branch,
+        per=per,
+        name=name,
+        num_threads=num_threads,
         automation_condition=None
         if when_needed is None
         else maintenance_needed(
@@ -177,32 +192,32 @@ def build_maintenance_definitions(
             deletions=deletions,
             indices=index_policy(indices, {}) or (IndexPolicy() if declared else None),
             branch=branch,
+            tables=[key.path for key in keys] if per == "group" else (),
         ),
     )
     sensors = [] if when_needed is None else [_sensor(f"{name}_when_needed", assets, default_status)]
-    if health:
-        told = build_table_health(
-            names,
-            **policies,
-            resource_key=resource_key,
-            group_name=group_name,
-            key=[name, "table_health"],
-            after=assets,
-            branch=branch,
-        )
-        assets.append(told)
-    if cron_schedule is None:
-        job = build_maintenance_job(assets, name=name, executor_def=executor_def)
-        return dg.Definitions(assets=assets, jobs=[job], sensors=sensors)
-    schedule = build_maintenance_schedule(
-        assets,
-        cron_schedule=cron_schedule,
-        execution_timezone=execution_timezone,
-        name=name,
-        default_status=default_status,
-        executor_def=executor_def,
+    options: dict[str, Any] = {"resource_key": resource_key, "group_name": group_name, "branch": branch}
+    health_key = dg.AssetKey([name, "table_health"])
+    targets = [*assets, health_key] if health else assets
+    schedules = (
+        []
+        if cron_schedule is None
+        else [
+            build_maintenance_schedule(
+                targets,
+                cron_schedule=cron_schedule,
+                execution_timezone=execution_timezone,
+                name=name,
+                default_status=default_status,
+                executor_def=executor_def,
+            )
+        ]
     )
-    return dg.Definitions(assets=assets, schedules=[schedule], sensors=sensors)
+    if health:
+        schedule = next(iter(schedules), None)
+        assets.append(build_table_health(names, **policies, **options, key=health_key.path, schedule=schedule))
+    jobs = [] if schedules else [build_maintenance_job(targets, name=name, executor_def=executor_def)]
+    return dg.Definitions(assets=assets, jobs=jobs, schedules=schedules, sensors=sensors)
 
 
 def _sensor(

@@ -1,7 +1,8 @@
 """Health of all tables: the maintenance that each needs, and the reasons."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -9,8 +10,8 @@ import dagster as dg
 
 import lance_core
 from lance_core.errors import DatasetNotFoundError, LanceError
+from lance_dagster._compat import schedule_is_on
 from lance_dagster.index_numbers import index_numbers
-from lance_dagster.maintenance.assets import Table, index_policy, table_keys_and_indices
 from lance_dagster.maintenance.indices import INDICES, what_indices_need
 from lance_dagster.maintenance.policies import (
     DEFAULT_CLEANUP,
@@ -21,12 +22,17 @@ from lance_dagster.maintenance.policies import (
     DeletionPolicy,
     IndexPolicy,
 )
+from lance_dagster.maintenance.tables import Table, index_policy, table_keys_and_indices
 from lance_dagster.maintenance.tasks import num_fragments, plan_compaction, plan_materialization
-from lance_dagster.metadata import table_numbers
+from lance_dagster.metadata import readable, readable_value, table_numbers
+from lance_dagster.tags import is_run_tag
+from lance_dagster.units import count_text
 
 if TYPE_CHECKING:
     from lance_dagster.resource import LanceResource
 
+_THREADS = 8
+_MAX_TEXT = 300
 _HEADER = ("table", "rows", "fragments", "to merge", "deleted", "bytes", "not indexed", "versions", "tags", "needs")
 
 
@@ -39,12 +45,14 @@ class TableHealth:
         needs: What should be done and why, by the name of the maintenance asset; nothing for a healthy table.
         numbers: What is known of it, by metadata key.
         problem: Why it could not be looked at, or None.
+        blocking_tags: Tags and pins that keep versions which would go otherwise, with the versions.
     """
 
     table: str
     needs: Mapping[str, str]
     numbers: Mapping[str, Any]
     problem: str | None = None
+    blocking_tags: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
 def what_rewriting_needs(
@@ -81,14 +89,20 @@ def look_at(
     """Look at one table; reads the manifests of its versions, and nothing else."""
     needs = what_rewriting_needs(dataset, compaction, deletions, indices)
     versions, tags = dataset.versions(), dataset.tags.list()
+    blocking_tags: dict[str, int] = {}
     if cleanup is not None:
-        tagged = {tag["version"] for tag in tags.values() if tag["branch"] == dataset.branch}
-        now = datetime.now(UTC)
-        old = [
+        branch_tags = {name: tag["version"] for name, tag in tags.items() if tag["branch"] == dataset.branch}
+        now, tagged = datetime.now(UTC), set(branch_tags.values())
+        outdated = {
             version["version"]
             for version in versions[: -cleanup.retain_versions]
-            if version["version"] not in tagged and now - version["timestamp"].astimezone(UTC) > cleanup.older_than
-        ]
+            if now - version["timestamp"].astimezone(UTC) > cleanup.older_than
+        }
+        old = outdated - tagged
+        # Clean-up expires run tags by itself.
+        blocking_tags = {
+            name: version for name, version in branch_tags.items() if version in outdated and not is_run_tag(name)
+        }
         if old:
             needs["cleanup"] = f"{len(old)} of {len(versions)} versions are older than {cleanup.older_than}"
     merged = num_fragments(plan_compaction(dataset, compaction)) if compaction is not None else 0
@@ -99,8 +113,9 @@ def look_at(
         "lance/uncovered_rows": index_numbers(dataset)["lance/uncovered_rows"],
         "lance/versions": len(versions),
         "lance/tags": len(tags),
+        "lance/versions_held": len(set(blocking_tags.values())),
     }
-    return TableHealth(table=table, needs=needs, numbers=numbers)
+    return TableHealth(table=table, needs=needs, numbers=numbers, blocking_tags=blocking_tags)
 
 
 def health_markdown(tables: Sequence[TableHealth]) -> str:
@@ -126,10 +141,7 @@ def _cells(numbers: Mapping[str, Any]) -> list[str]:
         "versions",
         "tags",
     )
-    return [
-        f"{numbers[f'lance/{key}']:.1%}" if key == "deleted_fraction" else f"{numbers[f'lance/{key}']:,}"
-        for key in keys
-    ]
+    return [readable_value(key, numbers[f"lance/{key}"]) for key in keys]
 
 
 def build_table_health(
@@ -142,11 +154,15 @@ def build_table_health(
     resource_key: str = "lance",
     key: Sequence[str] | str = ("maintenance", "table_health"),
     group_name: str = "maintenance",
-    after: Iterable[dg.AssetsDefinition] = (),
     automation_condition: dg.AutomationCondition | None = None,
     branch: str | None = None,
+    schedule: dg.ScheduleDefinition | None = None,
 ) -> dg.AssetsDefinition:
     """One asset whose metadata say which tables need which maintenance, and why; it changes nothing.
+
+    It depends on no asset, so that a graph of many tables stays readable; in a run with maintenance it comes last. Its
+    checks ``tables_in_need`` and ``versions_held`` warn: the first of tables that need maintenance or cannot be read,
+    the second of old versions that clean-up must leave because of tags or pins.
 
     Args:
         tables: As in ``build_maintenance_assets``.
@@ -157,48 +173,112 @@ def build_table_health(
         resource_key: Where the ``LanceResource`` is.
         key: Key of the asset.
         group_name: Asset group.
-        after: Maintenance assets that go first if they are in the same run.
         automation_condition: For example ``dg.AutomationCondition.on_cron("@hourly")``.
         branch: Look at this branch of the tables.
+        schedule: Schedule of the maintenance; the metadata then say whether it is on.
     """
     keys, declared = table_keys_and_indices(tables)
+    asset_key = dg.AssetKey([key] if isinstance(key, str) else list(key))
+    policies = {table: index_policy(indices, declared.get(table)) for table in keys}
 
     def table_health(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
         lance: LanceResource = getattr(context.resources, resource_key)
-        results = [
-            _look(
-                lance,
-                key,
-                branch,
-                compaction=compaction,
-                deletions=deletions,
-                cleanup=cleanup,
-                indices=index_policy(indices, declared.get(key)),
-            )
-            for key in keys
-        ]
-        sick = [table for table in results if table.needs or table.problem]
-        return dg.MaterializeResult(
-            metadata={
-                "lance/health": dg.MetadataValue.md(health_markdown(results)),
-                "lance/needs": dg.MetadataValue.json(
-                    {table.table: dict(table.needs) for table in results if table.needs}
-                ),
-                "lance/tables": len(results),
-                "lance/tables_in_need": len(sick),
-                **{f"lance/total_{name}": _total(results, name) for name in ("fragments", "table_bytes", "versions")},
-            }
+        results = look_at_all(
+            lance, policies, branch=branch, compaction=compaction, deletions=deletions, cleanup=cleanup
         )
+        metadata = health_metadata(results)
+        if schedule is not None:
+            metadata["lance/schedule"] = schedule_text(context.instance, schedule)
+        return dg.MaterializeResult(metadata=readable(metadata), check_results=health_checks(results, asset_key))
 
     return dg.asset(
-        key=[key] if isinstance(key, str) else list(key),
-        deps=[*keys, *after],
+        key=asset_key,
         group_name=group_name,
         kinds={"lance"},
         description="Which tables need compaction, materialization of deletions or clean-up, and why.",
         required_resource_keys={resource_key},
         automation_condition=automation_condition,
+        check_specs=[
+            dg.AssetCheckSpec(name, asset=asset_key, description=text) for name, text in HEALTH_CHECKS.items()
+        ],
+        op_tags={"dagster/priority": "-100"},
     )(table_health)
+
+
+def look_at_all(
+    lance: "LanceResource",
+    tables: Mapping[dg.AssetKey, IndexPolicy | None],
+    *,
+    branch: str | None,
+    compaction: CompactionPolicy | None,
+    deletions: DeletionPolicy | None,
+    cleanup: CleanupPolicy | None,
+) -> list[TableHealth]:
+    """Look at tables, several at a time."""
+
+    def look(table: dg.AssetKey) -> TableHealth:
+        policies: Any = {"compaction": compaction, "deletions": deletions, "cleanup": cleanup}
+        return _look(lance, table, branch, **policies, indices=tables[table])
+
+    with ThreadPoolExecutor(_THREADS, thread_name_prefix="lance_health") as pool:
+        return list(pool.map(look, tables))
+
+
+def health_metadata(results: Sequence[TableHealth]) -> dict[str, Any]:
+    """Return metadata that tell of all tables, the most important first."""
+    sick = [table for table in results if table.needs or table.problem]
+    num_held = sum(table.numbers.get("lance/versions_held", 0) for table in results)
+    return {
+        "lance/summary": f"{len(sick):,} of {count_text(len(results), 'table')} need maintenance, "
+        f"tags and pins hold {count_text(num_held, 'old version')}",
+        "lance/health": dg.MetadataValue.md(health_markdown(results)),
+        "lance/needs": dg.MetadataValue.json({table.table: dict(table.needs) for table in results if table.needs}),
+        "lance/tables": len(results),
+        "lance/tables_in_need": len(sick),
+        "lance/versions_held": num_held,
+        **{f"lance/total_{name}": _total(results, name) for name in ("fragments", "table_bytes", "versions")},
+    }
+
+
+HEALTH_CHECKS = {
+    "tables_in_need": "Warns of tables that need maintenance or cannot be read.",
+    "versions_held": "Warns of old versions that clean-up must leave because of tags or pins.",
+}
+"""Checks of the asset, with what they do."""
+
+
+def health_checks(results: Sequence[TableHealth], asset_key: dg.AssetKey) -> list[dg.AssetCheckResult]:
+    """Return the results of the checks."""
+    findings = {
+        "tables_in_need": {
+            table.table: table.problem or ", ".join(table.needs) for table in results if table.needs or table.problem
+        },
+        "versions_held": {
+            table.table: ", ".join(f"{name} holds {version}" for name, version in table.blocking_tags.items())
+            for table in results
+            if table.blocking_tags
+        },
+    }
+    return [
+        dg.AssetCheckResult(
+            passed=not subjects,
+            check_name=name,
+            asset_key=asset_key,
+            severity=dg.AssetCheckSeverity.WARN,
+            description="Nothing found."
+            if not subjects
+            else f"{count_text(len(subjects), 'table')}: {', '.join(subjects)}"[:_MAX_TEXT],
+            metadata={"lance/tables_in_need": len(subjects), "lance/needs": dg.MetadataValue.json(subjects)},
+        )
+        for name, subjects in findings.items()
+    ]
+
+
+def schedule_text(instance: dg.DagsterInstance, schedule: dg.ScheduleDefinition) -> str:
+    """Return whether a schedule is on, for people."""
+    is_on = schedule_is_on(instance, schedule)
+    advice = "is on" if is_on else "is OFF: turn it on under Automation, or pass default_status=RUNNING"
+    return f"{schedule.name} ({schedule.cron_schedule}) {advice}"
 
 
 def _total(tables: Iterable[TableHealth], name: str) -> int:

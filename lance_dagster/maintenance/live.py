@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import threading
+import time
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import WeakKeyDictionary
 
 import dagster as dg
 
 from lance_dagster.history import data_version
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     import lance_core
     from lance_dagster.maintenance.policies import CleanupPolicy
 
 _IN_PROGRESS = [dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]
 _INPUT_TAG = "dagster/input_data_version/"
+_FRESH_S = 60.0
+_T = TypeVar("_T")
 
 
 def versions_in_use(
@@ -29,26 +35,21 @@ def versions_in_use(
     """
     recorded = data_version(dataset)
     reasons = {version: ["data version of the table"] for version in range(recorded, dataset.version + 1)}
-    for version, asset in input_versions(context.instance, table, branch=dataset.branch):
+    for version, asset in input_versions(context, table, branch=dataset.branch):
         reasons.setdefault(version, []).append(asset)
     return reasons
 
 
 def input_versions(
-    instance: dg.DagsterInstance, table: dg.AssetKey, *, branch: str | None = None
+    context: dg.AssetExecutionContext, table: dg.AssetKey, *, branch: str | None = None
 ) -> list[tuple[int, str]]:
     """Versions of a branch that the newest materializations of assets were made from, with the assets.
 
     Those of all code locations count.
     """
     prefix = "" if branch is None else f"{branch}@"
-    tag = f"{_INPUT_TAG}{table.to_user_string()}"
     versions: list[tuple[int, str]] = []
-    for record in instance.get_asset_records():
-        key, event = record.asset_entry.asset_key, record.asset_entry.last_materialization
-        materialization = None if event is None else event.asset_materialization
-        tags: Mapping[str, str] = (None if materialization is None else materialization.tags) or {}
-        told = tags.get(tag, "")
+    for key, told in _recorded_inputs(context).get(table.to_user_string(), ()):
         # Versions of other branches and of other IO managers are none of ours; maintenance needs no old version.
         version = told.removeprefix(prefix) if told.startswith(prefix) else ""
         if version.isdecimal() and key.path[: len(table.path)] != table.path:
@@ -56,10 +57,54 @@ def input_versions(
     return sorted(versions)
 
 
+def _recorded_inputs(context: dg.AssetExecutionContext) -> Mapping[str, Sequence[tuple[dg.AssetKey, str]]]:
+    """Inputs of the newest materializations of all assets, with their data versions, by table.
+
+    Maintenance of a thousand tables would ask for a thousand assets each time, so answers count for a minute. What is
+    read meanwhile is younger than the grace period of a clean-up.
+    """
+
+    def load() -> Mapping[str, Sequence[tuple[dg.AssetKey, str]]]:
+        inputs: dict[str, list[tuple[dg.AssetKey, str]]] = {}
+        for record in context.instance.get_asset_records():
+            event = record.asset_entry.last_materialization
+            materialization = None if event is None else event.asset_materialization
+            for tag, told in ((None if materialization is None else materialization.tags) or {}).items():
+                if tag.startswith(_INPUT_TAG):
+                    inputs.setdefault(tag.removeprefix(_INPUT_TAG), []).append((record.asset_entry.asset_key, told))
+        return inputs
+
+    return _lately(context, "inputs", load)
+
+
+@dataclass(slots=True)
+class _Answer:
+    """The last answer of an instance, with the run that asked and the time."""
+
+    run_id: str
+    asked_at_s: float
+    value: Any
+
+
+_lock = threading.Lock()
+_answers: WeakKeyDictionary[Any, dict[str, _Answer]] = WeakKeyDictionary()
+
+
+def _lately(context: dg.AssetExecutionContext, what: str, load: Callable[[], _T]) -> _T:
+    """Return what was loaded in this run within the last minute, or load it."""
+    run_id = context.run.run_id
+    with _lock:
+        answers = _answers.setdefault(context.instance, {})
+        answer = answers.get(what)
+        if answer is None or answer.run_id != run_id or time.monotonic() - answer.asked_at_s > _FRESH_S:
+            answer = answers[what] = _Answer(run_id, time.monotonic(), load())
+        return answer.value
+
+
 def grace_period(context: dg.AssetExecutionContext, policy: CleanupPolicy) -> timedelta:
     """Return the age up to which a replaced version may be in use: the time since the oldest running run began."""
     now = datetime.now(UTC)
-    runs = context.instance.get_run_records(dg.RunsFilter(statuses=_IN_PROGRESS))
+    runs = _lately(context, "runs", lambda: context.instance.get_run_records(dg.RunsFilter(statuses=_IN_PROGRESS)))
     ages = [
         now - datetime.fromtimestamp(record.start_time, UTC)
         for record in runs

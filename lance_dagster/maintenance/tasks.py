@@ -16,6 +16,7 @@ import dagster as dg
 from lance_core import Compaction
 from lance_dagster.maintenance.execution import DEFAULT_EXECUTION, ExecutionPolicy, execute, planned_bytes
 from lance_dagster.maintenance.policies import Tag, expired_run_tags
+from lance_dagster.units import bytes_text, count_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -229,6 +230,18 @@ def _foretold(would: Any, expired: Sequence[Tag]) -> dict[str, Any]:
         "lance/files_planned": len(files),
         "lance/preview": dg.MetadataValue.md(table if files else "Nothing would be removed."),
     }
+
+
+def summary(report: Report) -> str:
+    """Return what a step did, for people."""
+    numbers = report.numbers
+    if "lance/fragments_removed" in numbers:
+        removed = count_text(numbers["lance/fragments_removed"], "fragment")
+        return f"{removed} ({bytes_text(numbers['lance/bytes_planned'])}) became {numbers['lance/fragments_added']:,}"
+    if "lance/versions_removed" in numbers:
+        removed = count_text(numbers["lance/versions_removed"], "version")
+        return f"{removed} and {bytes_text(numbers['lance/bytes_reclaimed'])} deleted"
+    return "indices brought up to date"
 
 
 def _in_use(order: Order) -> dict[str, Any]:

@@ -14,7 +14,23 @@ from dagster.components.core.component_tree import ComponentTreeException
 from dagster.components.testing import create_defs_folder_sandbox
 
 import lance_core
-from lance_dagster import LanceIOManager, LanceMaintenanceComponent, LanceResource, LanceTableComponent
+from lance_dagster import (
+    LanceDiscoveryComponent,
+    LanceIOManager,
+    LanceMaintenanceComponent,
+    LanceResource,
+    LanceResourcesComponent,
+    LanceSensorComponent,
+    LanceTableComponent,
+)
+
+COMPONENTS = (
+    LanceDiscoveryComponent,
+    LanceMaintenanceComponent,
+    LanceResourcesComponent,
+    LanceSensorComponent,
+    LanceTableComponent,
+)
 
 # Dagster's own use of pydantic, while it reads YAML.
 pytestmark = pytest.mark.filterwarnings("ignore:`parse_obj_as`")
@@ -158,7 +174,7 @@ def project(tmp_path_factory):
 def test_dg_lists_the_components(project):
     code, output = project("list", "components", "--json")
     assert code == 0, output
-    for component in (LanceMaintenanceComponent, LanceTableComponent):
+    for component in COMPONENTS:
         assert f"lance_dagster.{component.__name__}" in output
         assert component.__doc__.splitlines()[0] in output
 
@@ -173,7 +189,13 @@ def test_dg_scaffolds_what_loads_and_shows_where_it_is_wrong(project):
     assert yaml.safe_load((project.defs / "upkeep" / "defs.yaml").read_text())["attributes"]["tables"] == ["a", "b"]
     code, output = project("list", "defs", "--json")
     assert code == 0, output
-    for found in ("raw/events", "raw__events__versions", "lance_maintenance_schedule", "a/compaction"):
+    for found in (
+        "raw/events",
+        "raw__events__versions",
+        "lance_maintenance_schedule",
+        "a/compaction",
+        "my_table__versions",
+    ):
         assert f'"{found}"' in output
     code, output = project("check", "yaml")
     assert code == 0, output

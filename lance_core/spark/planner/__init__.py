@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-_LOGGER = logging.getLogger(__name__)
+_LOGGER = logging.getLogger("lance_core.spark")
 
 CLASSES = ("Conditions", "LanceVersion", "LanceScan", "Pushdown", "Writes", "LancePlanner")
 """The sources, each of which needs those before it only; the last one is the rule."""

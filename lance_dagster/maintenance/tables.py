@@ -1,0 +1,66 @@
+"""Names of tables, and what their definitions say of maintenance."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+import dagster as dg
+
+from lance_dagster.maintenance.indices import declared_indices
+from lance_dagster.maintenance.policies import IndexPolicy
+from lance_dagster.setting_keys import check_asset
+
+Table: TypeAlias = dg.AssetKey | dg.AssetsDefinition | dg.AssetSpec | Sequence[str] | str
+
+
+def branch_path(branch: str | None) -> list[str]:
+    """Return the part of an asset's key that names its branch."""
+    return [] if branch is None else branch.split("/")
+
+
+def index_policy(
+    given: IndexPolicy | Mapping[str, str] | None, declared: Mapping[str, str] | None
+) -> IndexPolicy | None:
+    """Return the policy for a table: what was given, and what the metadata of its asset declare; None if neither."""
+    policy = IndexPolicy(indices=given) if isinstance(given, Mapping) else given
+    if not declared:
+        return policy
+    policy = policy or IndexPolicy()
+    return replace(policy, indices={**policy.indices, **declared})
+
+
+def table_keys_and_indices(tables: Any) -> tuple[list[dg.AssetKey], dict[dg.AssetKey, dict[str, str]]]:
+    """Asset keys of whatever names tables, and the indices that the metadata of their assets declare."""
+    if isinstance(tables, (str, dg.AssetKey, dg.AssetSpec, dg.AssetsDefinition)):
+        tables = [tables]
+    tables = list(tables)
+    specs = [
+        spec
+        for table in tables
+        if isinstance(table, (dg.AssetsDefinition, dg.AssetSpec))
+        for spec in (table.specs if isinstance(table, dg.AssetsDefinition) else [table])
+    ]
+    declared = {spec.key: declared_indices(spec.metadata) for spec in specs}
+    return table_keys(tables), {key: indices for key, indices in declared.items() if indices}
+
+
+def table_keys(tables: Any) -> list[dg.AssetKey]:
+    """Asset keys of whatever names tables; the settings of definitions are checked."""
+    if isinstance(tables, (str, dg.AssetKey, dg.AssetSpec, dg.AssetsDefinition)):
+        tables = [tables]
+    keys: list[dg.AssetKey] = []
+    for table in tables:
+        if isinstance(table, (dg.AssetsDefinition, dg.AssetSpec)):
+            check_asset(table)
+        match table:
+            case dg.AssetsDefinition():
+                keys.extend(sorted(table.keys))
+            case dg.AssetSpec():
+                keys.append(table.key)
+            case str():
+                keys.append(dg.AssetKey.from_user_string(table))
+            case _:
+                keys.append(dg.AssetKey.from_coercible(table))
+    return list(dict.fromkeys(keys))
