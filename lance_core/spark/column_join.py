@@ -23,6 +23,7 @@ from lance_core.format.operations import DataReplacement, Merge
 from lance_core.format.schema import Schema
 from lance_core.scan.plan import ROW_ADDRESS
 from lance_core.spark.column_job import ColumnJob, as_fragments
+from lance_core.spark.conditions import quoted
 from lance_core.spark.staging import run_staging
 from lance_core.spark.task_version import TaskVersion
 from lance_core.spark.types import lance_schema
@@ -121,11 +122,6 @@ class ColumnJoin:
             if isinstance(operation, DataReplacement):
                 remove_staged(store, as_fragments(operation.replacements))
         self.operations = []
-
-
-def quoted(name: str) -> str:
-    """A column's name as Spark's expressions take it, whatever is in it."""
-    return "`" + name.replace("`", "``") + "`"
 
 
 def with_columns(snapshot: Snapshot, fields: Schema, files: Sequence[DataReplacement]) -> Merge:

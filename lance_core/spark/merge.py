@@ -6,23 +6,18 @@ the columns that are needed are read of the table.
 
 from __future__ import annotations
 
-import uuid
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812 everybody's name for it
 from pyspark.sql.types import StructType
 
-from lance_core.arguments import DEFAULT_MAX_BYTES_PER_FILE, DEFAULT_MAX_ROWS_PER_FILE, file_limits, file_version
 from lance_core.change.merge_plan import find_keys
-from lance_core.change.moved_rows import Departure
-from lance_core.change.stage import remove_staged
-from lance_core.errors import CorruptDataError, InvalidInputError, UnsupportedError
-from lance_core.format.operations import Update
+from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.scan.plan import plan_filter
 from lance_core.signatures import with_options
 from lance_core.spark.blob_columns import CLAUSE, KeptBlobs, blob_columns, written_schema
-from lance_core.spark.column_join import quoted
+from lance_core.spark.conditions import quoted
 from lance_core.spark.merge_clauses import (
     SOURCE,
     TARGET,
@@ -39,9 +34,10 @@ from lance_core.spark.merge_clauses import (
     named_columns,
     new_value,
 )
-from lance_core.spark.merge_job import ACTION, NUMBERS, REPEATED, ROW_ADDRESS, ROW_ID, MergeJob
+from lance_core.spark.merge_job import ACTION, NUMBERS, REPEATED, ROW_ADDRESS, ROW_ID
+from lance_core.spark.merge_matching import Matching, sides_of
 from lance_core.spark.modification import ChangeOptions, Modification
-from lance_core.spark.staging import run_staging
+from lance_core.spark.staged_work import StagedWork
 from lance_core.spark.task_version import TaskVersion
 from lance_core.spark.types import find_misfits
 from lance_core.table.naming import naming
@@ -50,10 +46,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Unpack
 
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
+    from lance_core.format.operations import Update
     from lance_core.format.schema import Schema
-    from lance_core.format.transaction import Transaction
+    from lance_core.spark.conditions import Condition
     from lance_core.spark.result import CommitResult
     from lance_core.table.snapshot import Snapshot
 
@@ -86,29 +83,42 @@ def merge_lance(
 class LanceMergeBuilder:
     """A merge; `merge_lance` makes one. Each method changes the builder and returns it.
 
-    Conditions and values are Spark SQL, in which ``source.`` and ``target.`` stand before the names of columns. Of
-    several clauses for the same rows, the first one whose condition is true counts.
+    Conditions and values are Spark SQL or columns of Spark, in which ``source.`` and ``target.``, or the aliases of
+    both sides, stand before the names of columns. Of several clauses for the same rows, the first one whose condition
+    is true counts. Each method has Delta's name as well, with Delta's arguments.
     """
 
     def __init__(
-        self, df: DataFrame, uri: str, on: str | Sequence[str] | None, within: str | None, options: ChangeOptions
+        self,
+        df: DataFrame,
+        uri: str,
+        on: str | Sequence[str] | None,
+        within: str | None,
+        options: ChangeOptions,
+        *,
+        matching: Condition | None = None,
+        target: str | None = None,
     ) -> None:
         self._df = df
         self._uri = uri
-        self._on = (on,) if isinstance(on, str) else tuple(on or ())
+        self._sides = sides_of(df, target)
+        keys = (on,) if isinstance(on, str) else tuple(on or ())
+        self._matching = Matching(on=keys) if matching is None else Matching.of(matching, self._sides)
         self._within = within
         self._options = options
         self._clauses: list[Clause] = []
 
-    def when_matched_update_all(self, condition: str | None = None) -> LanceMergeBuilder:
+    def when_matched_update_all(self, condition: Condition | None = None) -> LanceMergeBuilder:
         """Update rows that are in both with the values of the source; columns that it lacks keep theirs."""
         return self._with(When.MATCHED, Action.UPDATE, condition)
 
-    def when_matched_update(self, values: Mapping[str, str], condition: str | None = None) -> LanceMergeBuilder:
+    def when_matched_update(
+        self, values: Mapping[str, Condition], condition: Condition | None = None
+    ) -> LanceMergeBuilder:
         """Update some columns of rows that are in both."""
         return self._with(When.MATCHED, Action.UPDATE, condition, values)
 
-    def when_matched_delete(self, condition: str | None = None) -> LanceMergeBuilder:
+    def when_matched_delete(self, condition: Condition | None = None) -> LanceMergeBuilder:
         """Delete rows that are in both; the source needs the columns of the key only."""
         return self._with(When.MATCHED, Action.DELETE, condition)
 
@@ -116,27 +126,59 @@ class LanceMergeBuilder:
         """Do nothing at all, and raise an error, if a row is in both."""
         return self._with(When.MATCHED, Action.FAIL, None)
 
-    def when_not_matched_insert_all(self, condition: str | None = None) -> LanceMergeBuilder:
+    def when_not_matched_insert_all(self, condition: Condition | None = None) -> LanceMergeBuilder:
         """Add rows that are only in the source; columns that it lacks are null."""
         return self._with(When.NOT_MATCHED, Action.INSERT, condition)
 
-    def when_not_matched_insert(self, values: Mapping[str, str], condition: str | None = None) -> LanceMergeBuilder:
+    def when_not_matched_insert(
+        self, values: Mapping[str, Condition], condition: Condition | None = None
+    ) -> LanceMergeBuilder:
         """Add rows made of those that are only in the source; other columns are null."""
         return self._with(When.NOT_MATCHED, Action.INSERT, condition, values)
 
     def when_not_matched_by_source_update(
-        self, values: Mapping[str, str], condition: str | None = None
+        self, values: Mapping[str, Condition], condition: Condition | None = None
     ) -> LanceMergeBuilder:
         """Update some columns of rows that are only in the table."""
         return self._with(When.NOT_MATCHED_BY_SOURCE, Action.UPDATE, condition, values)
 
-    def when_not_matched_by_source_delete(self, expr: str | None = None) -> LanceMergeBuilder:
+    def when_not_matched_by_source_delete(self, expr: Condition | None = None) -> LanceMergeBuilder:
         """Delete rows that are only in the table.
 
         Args:
             expr: Delete only rows for which this is true.
         """
         return self._with(When.NOT_MATCHED_BY_SOURCE, Action.DELETE, expr)
+
+    def whenMatchedUpdate(  # noqa: N802 the name in Delta, as those of the following methods
+        self,
+        condition: Condition | None = None,
+        set: Mapping[str, Condition] | None = None,  # noqa: A002 likewise
+    ) -> LanceMergeBuilder:
+        """As `when_matched_update`."""
+        return self.when_matched_update(set or {}, condition)
+
+    def whenNotMatchedInsert(  # noqa: N802
+        self, condition: Condition | None = None, values: Mapping[str, Condition] | None = None
+    ) -> LanceMergeBuilder:
+        """As `when_not_matched_insert`."""
+        return self.when_not_matched_insert(values or {}, condition)
+
+    def whenNotMatchedBySourceUpdate(  # noqa: N802
+        self,
+        condition: Condition | None = None,
+        set: Mapping[str, Condition] | None = None,  # noqa: A002
+    ) -> LanceMergeBuilder:
+        """As `when_not_matched_by_source_update`."""
+        return self.when_not_matched_by_source_update(set or {}, condition)
+
+    def whenNotMatchedBySourceDelete(self, condition: Condition | None = None) -> LanceMergeBuilder:  # noqa: N802
+        """As `when_not_matched_by_source_delete`."""
+        return self.when_not_matched_by_source_delete(condition)
+
+    whenMatchedUpdateAll = when_matched_update_all  # noqa: N815
+    whenMatchedDelete = when_matched_delete  # noqa: N815
+    whenNotMatchedInsertAll = when_not_matched_insert_all  # noqa: N815
 
     def execute(self) -> CommitResult:
         """Merge.
@@ -149,79 +191,59 @@ class LanceMergeBuilder:
         change = Modification("merge_lance", self._df.sparkSession, self._uri, self._options)
         if change.done is not None:
             return change.done
-        work = MergeWork(source=self._df, on=self._on, within=self._within, clauses=tuple(self._clauses), change=change)
+        work = MergeWork(
+            source=self._df,
+            matching=self._matching,
+            sides=self._sides,
+            within=self._within,
+            clauses=tuple(self._clauses),
+            change=change,
+            sees_new_rows=any(clause.action is Action.INSERT for clause in self._clauses),
+        )
         done = change.commit(work)
         numbers = {f"num_{name}_rows": int(work.numbers[name]) for name in NUMBERS}
         return change.result("merge", done, work.operations, attempts=work.attempts, **numbers)
 
     def _with(
-        self, when: When, action: Action, condition: str | None, values: Mapping[str, str] | None = None
+        self, when: When, action: Action, condition: Condition | None, values: Mapping[str, Condition] | None = None
     ) -> LanceMergeBuilder:
-        self._clauses.append(Clause(when=when, action=action, condition=condition, values=values))
+        self._clauses.append(Clause(when=when, action=action, condition=condition, values=values, names=self._sides))
         return self
 
 
 @dataclass(slots=True, kw_only=True)
-class MergeWork:
+class MergeWork(StagedWork):
     """A merge on the way to its commit.
 
     Attributes:
         source: The DataFrame.
-        on: Columns of the key as they were given.
+        matching: How rows match.
+        sides: The side that each qualifier of a column stands for.
         within: Rows of the table to look at; None for all.
         clauses: What to do.
-        change: Where, and how to commit.
-        attempts: How often it was worked out.
-        operations: What the tasks have written.
-        numbers: Rows by what became of them.
     """
 
     source: DataFrame
-    on: tuple[str, ...]
+    matching: Matching
+    sides: Mapping[str, str]
     within: str | None
     clauses: tuple[Clause, ...]
-    change: Modification
-    attempts: int = 0
-    operations: list[Update] = field(default_factory=list[Update])
-    numbers: Mapping[str, str] = field(default_factory=dict[str, str])
-
-    @property
-    def sees_new_rows(self) -> bool:
-        """Rows are inserted because nobody has their keys."""
-        return any(clause.action is Action.INSERT for clause in self.clauses)
 
     def prepare(self, snapshot: Snapshot) -> Update:
         """Join and write."""
         self.forget()
         self.attempts += 1
-        manifest = snapshot.manifest
+        table = snapshot.manifest.schema
         with naming(snapshot.store):
-            on = find_keys(self.on, manifest.schema)
+            on = () if self.matching.condition is not None else find_keys(self.matching.on, table)
             self._check(snapshot, on)
-            job = MergeJob(
-                job_target=replace(self.change.job_target, job=uuid.uuid4()),
-                read_version=snapshot.version,
-                fields=manifest.schema,
-                data_storage_version=file_version(None, snapshot),
-                limits=file_limits(DEFAULT_MAX_ROWS_PER_FILE, DEFAULT_MAX_BYTES_PER_FILE),
-                with_row_ids=manifest.uses_stable_row_ids,
-                changed_field_ids=self._changed_field_ids(manifest.schema),
+            return self.stage(
+                snapshot,
+                self._rows(snapshot, on),
+                self._changed_field_ids(table),
                 within=self.within,
                 kept_blobs=self._kept_blobs(snapshot),
             )
-        staged: Transaction = run_staging(self._rows(snapshot, on), job)
-        if not isinstance(staged.operation, Update):
-            raise CorruptDataError("Spark's tasks returned something other than rows", path=snapshot.store.uri)
-        self.operations, self.numbers = [staged.operation], staged.transaction_properties
-        return staged.operation
-
-    def forget(self) -> None:
-        """Remove the files written so far."""
-        store = self.change.snapshot.store
-        for operation in self.operations:
-            remove_staged(store, operation.new_fragments)
-            Departure(updated_fragments=operation.updated_fragments).remove_files(store)
-        self.operations = []
 
     def _check(self, snapshot: Snapshot, on: Sequence[str]) -> None:
         table = snapshot.manifest.schema
@@ -300,10 +322,11 @@ class MergeWork:
 
     def _joined(self, snapshot: Snapshot, on: Sequence[str]) -> DataFrame:
         manifest = snapshot.manifest
-        columns = kept_columns(self.clauses, manifest.schema.names, self.source.columns)
-        columns -= {
-            blob_column.name for blob_column in blob_columns(manifest.schema)
-        }  # those come later, and not through Spark
+        names = manifest.schema.names
+        columns = kept_columns(self.clauses, names, self.source.columns)
+        columns |= set(names) if self.matching.names is None else self.matching.names
+        # blobs come later, and not through Spark
+        columns -= {blob_column.name for blob_column in blob_columns(manifest.schema)}
         read = [name for name in manifest.schema.names if name in columns or name in on]
         keys = {name: f"_{number}" for number, name in enumerate(on)}
         whole = self.change.target(snapshot, read, with_row_id=manifest.uses_stable_row_ids, condition=self.within)
@@ -312,17 +335,24 @@ class MergeWork:
             ROW_ADDRESS,
             *ids,
             *(F.col(quoted(name)).alias(f"_target{key}") for name, key in keys.items()),
-            F.struct(*(F.col(quoted(name)) for name in read)).alias(TARGET),
+            *self._structs(TARGET, read),
         )
         source = self.source.select(
             *(F.col(quoted(name)).alias(f"_source{key}") for name, key in keys.items()),
-            F.struct(*(F.col(quoted(name)) for name in self.source.columns)).alias(SOURCE),
+            *self._structs(SOURCE, self.source.columns),
         )
         repeated = is_repeated(self.clauses, [F.col(f"_source{key}") for key in keys.values()])
         # Spark shuffles and sorts by the key for the join, too, and does both once.
         source = source.withColumn(REPEATED, F.lit(False) if repeated is None else repeated)  # noqa: FBT003 Spark's way
         matches = [source[f"_source{key}"] == target[f"_target{key}"] for key in keys.values()]
+        if self.matching.condition is not None:
+            matches = [self.matching.condition]
         return source.join(target, matches, self._kind_of_join())
+
+    def _structs(self, side: str, columns: Sequence[str]) -> list[Column]:
+        """The columns of a side, under each of its names."""
+        struct = F.struct(*(F.col(quoted(name)) for name in columns))
+        return [struct.alias(name) for name, of in self.sides.items() if of == side]
 
     def _kind_of_join(self) -> str:
         asked = {clause.when for clause in self.clauses}

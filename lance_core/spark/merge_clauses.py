@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +17,13 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
     from pyspark.sql.types import StructField
 
+    from lance_core.spark.conditions import Condition
+
 SOURCE, TARGET = "source", "target"
 """What the two sides are called in conditions and values."""
+
+SIDES: Mapping[str, str] = {SOURCE: SOURCE, TARGET: TARGET}
+"""The side that each qualifier of a column stands for, in lower case."""
 
 
 class When(Enum):
@@ -46,14 +51,28 @@ class Clause:
     Attributes:
         when: Which rows.
         action: What becomes of them.
-        condition: Spark SQL; None for all.
-        values: Spark SQL for each column; None for all columns of the source.
+        condition: Spark SQL, or a column of Spark; None for all.
+        values: Likewise for each column; None for all columns of the source.
+        names: The side that each qualifier of a column stands for.
     """
 
     when: When
     action: Action
-    condition: str | None = None
-    values: Mapping[str, str] | None = None
+    condition: Condition | None = None
+    values: Mapping[str, Condition] | None = None
+    names: Mapping[str, str] = field(default_factory=lambda: SIDES)
+
+    @property
+    def expressions(self) -> list[Condition]:
+        """The condition and the values."""
+        given = [] if self.condition is None else [self.condition]
+        return [*given, *(self.values or {}).values()]
+
+    def column(self, expression: Condition) -> Column:
+        """An expression as Spark evaluates it on joined rows."""
+        if not isinstance(expression, str):
+            return expression
+        return F.expr(f"({qualified(expression, self.when, self.names).sql})")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,8 +88,13 @@ class Text:
     target: frozenset[str]
 
 
-def qualified(text: str, when: When) -> Text:
+def qualified(text: str, when: When, names: Mapping[str, str] = SIDES) -> Text:
     """Say of each column in a text which side it is of, where only one side has rows.
+
+    Args:
+        text: The text.
+        when: Rows that it is about.
+        names: The side that each qualifier stands for.
 
     Raises:
         InvalidInputError: It is no SQL, or a column may be of either side.
@@ -87,8 +111,10 @@ def qualified(text: str, when: When) -> Text:
     named: set[str] = set()
     for column in list(tree.find_all(exp.Column)):
         parts = [part.name for part in column.parts]
-        if parts[0].lower() in {SOURCE, TARGET} and len(parts) > 1:
-            qualifier, name = parts[0].lower(), parts[1]
+        qualifier, name = names.get(parts[0].lower(), ""), parts[-1]
+        if qualifier and len(parts) > 1:
+            name = parts[1]
+            column.parts[0].replace(exp.to_identifier(qualifier))
         elif side is not None:
             qualifier, name = side, parts[0]
             replacement: Any = exp.Column(this=column.parts[0].copy(), table=exp.to_identifier(side))
@@ -137,15 +163,16 @@ def changed_columns(clauses: Sequence[Clause], table: Sequence[str], source: Seq
 
 
 def named_columns(clauses: Sequence[Clause]) -> set[str]:
-    """Columns of the table that conditions and values name."""
-    texts = [(clause.when, text) for clause in clauses for text in (clause.values or {}).values()]
-    texts += [(clause.when, clause.condition) for clause in clauses if clause.condition is not None]
-    return {name for when, text in texts for name in qualified(text, when).target}
+    """Columns of the table that texts of conditions and values name."""
+    texts = [(clause, text) for clause in clauses for text in clause.expressions if isinstance(text, str)]
+    return {name for clause, text in texts for name in qualified(text, clause.when, clause.names).target}
 
 
 def kept_columns(clauses: Sequence[Clause], table: Sequence[str], source: Sequence[str]) -> set[str]:
-    """Columns of the table that must be read, besides the key."""
+    """Columns of the table that must be read, besides the key: all of them if columns of Spark may name them."""
     needed = named_columns(clauses)
+    if any(not isinstance(expression, str) for clause in clauses for expression in clause.expressions):
+        needed |= set(table)
     needed |= {name for name in table if any(keeps(clause, name, source) for clause in clauses)}
     unknown = needed - set(table)
     if unknown:
@@ -165,7 +192,7 @@ def clause_number(clauses: Sequence[Clause]) -> Column:
     for number, clause in reversed(list(enumerate(clauses))):
         asked = rows[clause.when]
         if clause.condition is not None:
-            asked &= F.expr(f"({qualified(clause.condition, clause.when).sql})")
+            asked &= clause.column(clause.condition)
         choice = F.when(asked, F.lit(number)).otherwise(choice)
     return choice
 
@@ -173,14 +200,14 @@ def clause_number(clauses: Sequence[Clause]) -> Column:
 def is_repeated(clauses: Sequence[Clause], keys: Sequence[Column]) -> Column | None:
     """True for rows of the source whose key is that of another one, if both would be inserted; null is no key.
 
-    None where this is no error: nothing is inserted, or rows that match are kept.
+    None where this is no error: nothing is inserted, rows that match are kept, or rows do not match by a key.
     """
     inserts = [clause for clause in clauses if clause.action is Action.INSERT]
-    if not inserts or all(clause.when is not When.MATCHED for clause in clauses):
+    if not inserts or not keys or all(clause.when is not When.MATCHED for clause in clauses):
         return None
     inserted = F.lit(False)  # noqa: FBT003 Spark's way
     for clause in inserts:
-        inserted |= F.lit(True) if clause.condition is None else F.expr(qualified(clause.condition, clause.when).sql)  # noqa: FBT003
+        inserted |= F.lit(True) if clause.condition is None else clause.column(clause.condition)  # noqa: FBT003
     count = F.count(F.when(inserted, 1)).over(Window.partitionBy(*keys)) > 1
     for key in keys:
         count &= key.isNotNull()
@@ -222,5 +249,5 @@ def _value(clause: Clause, name: str, source: Sequence[str]) -> Column | None:
     if clause.values is None and name in source:
         return F.col(SOURCE).getField(name)
     if clause.values is not None and name in clause.values:
-        return F.expr(qualified(clause.values[name], clause.when).sql)
+        return clause.column(clause.values[name])
     return F.col(TARGET).getField(name) if clause.action is Action.UPDATE else None

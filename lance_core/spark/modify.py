@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lance_core.arguments import DEFAULT_MAX_BYTES_PER_FILE, DEFAULT_MAX_ROWS_PER_FILE, file_limits, file_version
 from lance_core.change.delete import deleting
@@ -15,7 +15,10 @@ from lance_core.index.column import column_to_index
 from lance_core.index.kinds import check_build, kind_named
 from lance_core.scan.plan import plan_filter
 from lance_core.signatures import with_options
+from lance_core.spark.conditions import refusal
+from lance_core.spark.merge_job import NUMBERS
 from lance_core.spark.modification import ChangeOptions, Modification
+from lance_core.spark.staged_work import SelectedRows
 from lance_core.table.naming import naming
 
 if TYPE_CHECKING:
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lance_core.format.operations import Operation
+    from lance_core.spark.conditions import Condition
     from lance_core.spark.fragment_work import DividedWork, Part
     from lance_core.spark.result import CommitResult
     from lance_core.table.new_ids import NewIds
@@ -32,13 +36,14 @@ if TYPE_CHECKING:
 
 
 @with_options(ChangeOptions)
-def delete_lance(spark: SparkSession, uri: str, predicate: str, **options: Unpack[ChangeOptions]) -> CommitResult:
+def delete_lance(spark: SparkSession, uri: str, predicate: Condition, **options: Unpack[ChangeOptions]) -> CommitResult:
     """Delete the rows that match a condition; tasks look for them, only deletion files are written.
 
     Args:
         spark: The session.
         uri: Address of the dataset.
-        predicate: SQL text, as for ``LanceDataset.delete``.
+        predicate: SQL text as for ``LanceDataset.delete``, Spark SQL or a column of Spark; the last two are evaluated
+            by Spark.
         **options: See `lance_core.spark.ChangeOptions`.
 
     Raises:
@@ -48,9 +53,12 @@ def delete_lance(spark: SparkSession, uri: str, predicate: str, **options: Unpac
     change = Modification("delete_lance", spark, uri, options)
     if change.done is not None:
         return change.done
-    with naming(change.snapshot.store):
-        plan_filter(change.snapshot.manifest.schema, predicate)  # before any task runs
-    work = change.spark_work(lambda _: partial(_deleting, predicate), partial(_join_deletes, predicate))
+    schema = change.snapshot.manifest.schema
+    text: Any = predicate
+    reason = refusal([predicate], lambda: plan_filter(schema, text))  # before any task runs
+    if reason is not None:
+        return _select(change, "delete", predicate, None, reason)
+    work = change.spark_work(lambda _: partial(_deleting, text), partial(_join_deletes, text))
     done = change.commit(work)
     return change.result("delete", done, work.operations, attempts=work.attempts, num_deleted_rows=work.num_rows)
 
@@ -59,8 +67,8 @@ def delete_lance(spark: SparkSession, uri: str, predicate: str, **options: Unpac
 def update_lance(
     spark: SparkSession,
     uri: str,
-    updates: Mapping[str, str],
-    where: str | None = None,
+    updates: Mapping[str, Condition],
+    where: Condition | None = None,
     **options: Unpack[ChangeOptions],
 ) -> CommitResult:
     """Give rows new values; tasks find and write them anew.
@@ -68,9 +76,9 @@ def update_lance(
     Args:
         spark: The session.
         uri: Address of the dataset.
-        updates: For each column to change, an SQL expression over the old values of the row, as for
-            ``LanceDataset.update``.
-        where: Rows to update, as SQL text; all if None.
+        updates: For each column to change, an expression over the old values of the row: SQL text as for
+            ``LanceDataset.update``, Spark SQL or a column of Spark. Spark evaluates all of them if Lance cannot.
+        where: Rows to update; all if None.
         **options: See `lance_core.spark.ChangeOptions`.
 
     Raises:
@@ -80,9 +88,14 @@ def update_lance(
     change = Modification("update_lance", spark, uri, options)
     if change.done is not None:
         return change.done
-    with naming(change.snapshot.store):
-        plan_update(updates, where, change.snapshot.manifest.schema)  # before any task runs
-    work = change.spark_work(lambda _: partial(_updating, dict(updates), where), _join_updates)
+    schema = change.snapshot.manifest.schema
+    texts: Any = updates
+    condition: Any = where
+    given = [*texts.values(), *([] if where is None else [where])]
+    reason = refusal(given, lambda: plan_update(texts, condition, schema))  # before any task runs
+    if reason is not None:
+        return _select(change, "update", where, updates, reason)
+    work = change.spark_work(lambda _: partial(_updating, dict(texts), condition), _join_updates)
     done = change.commit(work)
     return change.result("update", done, work.operations, attempts=work.attempts, num_updated_rows=work.num_rows)
 
@@ -148,6 +161,20 @@ def create_zone_map_lance(
     return create_index_lance(
         spark, uri, column, "ZONEMAP", name=name, replace=replace, rows_per_zone=rows_per_zone, **options
     )
+
+
+def _select(
+    change: Modification,
+    what: str,
+    condition: Condition | None,
+    values: Mapping[str, Condition] | None,
+    reason: Exception,
+) -> CommitResult:
+    """Let Spark find the rows, because Lance cannot."""
+    work = SelectedRows(change=change, condition=condition, values=values, reason=reason)
+    done = change.commit(work)
+    counts = {f"num_{name}_rows": int(work.numbers[name]) for name in NUMBERS}
+    return change.result(what, done, work.operations, attempts=work.attempts, **counts)
 
 
 # ------------------------------------------------------------------------------------ in the tasks, and what joins them

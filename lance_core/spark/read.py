@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 from pyspark.errors import AnalysisException
+from pyspark.sql import functions as F  # noqa: N812 everybody's name for it
 
 from lance_core.errors import InvalidInputError
+from lance_core.scan.plan import SYSTEM_COLUMNS
+from lance_core.spark.changes import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION
+from lance_core.spark.conditions import analyzed, column_of, quoted, refusal
 from lance_core.spark.options import format_options
 from lance_core.spark.read_options import ReadOptions
 from lance_core.spark.session import is_connect, register
@@ -19,7 +23,12 @@ from lance_core.store.open import open_store
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from lance_core.spark.conditions import Condition
+
+_ASKED_COLUMNS = frozenset((*SYSTEM_COLUMNS, CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP))
+"""Columns that arguments ask for."""
 
 
 def read_lance(
@@ -27,7 +36,7 @@ def read_lance(
     uri: str,
     *,
     columns: Sequence[str] | None = None,
-    filter: str | None = None,  # noqa: A002 the name in pylance
+    filter: Condition | None = None,  # noqa: A002 the name in pylance
     version: int | None = None,
     tag: str | None = None,
     branch: str | None = None,
@@ -53,8 +62,9 @@ def read_lance(
         columns: Columns to read, in this order; dotted paths inside structs come out as columns of that name. Spark
             itself tells a Python source nothing about the columns a query needs, so this is what saves reading the
             others.
-        filter: SQL condition that is evaluated while reading; its columns need not be in ``columns``. Rows that
-            cannot match as far as indices tell are not read. Spark's own filters are applied after reading.
+        filter: Condition; its columns need not be in ``columns``. SQL text that Lance understands is evaluated while
+            reading, and rows that cannot match as far as indices tell are not read. Spark evaluates other SQL text,
+            and columns of Spark.
         version: Version to read; the newest now if neither this nor ``tag`` nor ``timestamp`` is given.
         tag: Name of a tag to read instead of a version.
         branch: Branch that ``version`` and ``timestamp`` are about; the main branch if not given.
@@ -91,7 +101,6 @@ def read_lance(
         branch=branch,
         timestamp=None if timestamp is None else _moment(spark, timestamp),
         columns=None if columns is None else tuple(columns),
-        filter=filter,
         limit=limit,
         batch_size=batch_size,
         with_row_id=with_row_id,
@@ -105,7 +114,7 @@ def read_lance(
     )
     sizes = {"split_rows": split_rows, "split_bytes": split_bytes}
     options = replace(options, **{name: size for name, size in sizes.items() if size is not None})
-    return _load(spark, options)
+    return _load(spark, options, filter)
 
 
 def read_lance_changes(
@@ -115,7 +124,7 @@ def read_lance_changes(
     to_version: int | None = None,
     *,
     columns: Sequence[str] | None = None,
-    filter: str | None = None,  # noqa: A002 the name in pylance
+    filter: Condition | None = None,  # noqa: A002 the name in pylance
     branch: str | None = None,
     with_row_id: bool = False,
     min_partitions: int | None = None,
@@ -134,7 +143,7 @@ def read_lance_changes(
         from_version: The version before the first change; 0 for all changes since the table was created.
         to_version: The version that the last change made; the newest now if not given.
         columns: Columns of the table to read, in this order.
-        filter: SQL condition on the rows, as they were before or after the change.
+        filter: Condition on the rows, as they were before or after the change; as for `read_lance`.
         branch: Branch that the versions are on; the main branch if not given.
         with_row_id: Add the column ``_rowid``.
         min_partitions: Partitions to aim at; as many as there are cores if not given.
@@ -157,16 +166,46 @@ def read_lance_changes(
         ending_version=to_version,
         branch=branch,
         columns=None if columns is None else tuple(columns),
-        filter=filter,
         with_row_id=with_row_id,
         min_partitions=min_partitions or parallelism(spark),
         storage_options=storage_options,
         base_store_params=base_store_params,
     )
-    return _load(spark, options)
+    return _load(spark, options, filter)
 
 
-def _load(spark: SparkSession, options: ReadOptions) -> DataFrame:
+def _load(spark: SparkSession, options: ReadOptions, condition: Condition | None) -> DataFrame:
+    """Open a table, and let Spark evaluate a condition if Lance cannot."""
+    if condition is None:
+        return _open(spark, options)
+    frames: list[DataFrame] = []
+    text: Any = condition
+    try:
+        reason = refusal([condition], lambda: frames.append(_open(spark, replace(options, filter=text))))
+    except AnalysisException as error:  # the server of a client refused it
+        reason = error
+    if reason is None:
+        return frames[0]
+    whole = _open(spark, replace(options, columns=None, limit=None))
+    try:
+        chosen = analyzed(lambda: whole.where(column_of(condition)), reason)
+    except InvalidInputError:
+        if isinstance(reason, AnalysisException):
+            raise reason from None
+        raise
+    if options.columns is not None:
+        asked = [name for name in whole.columns if name in _ASKED_COLUMNS and name not in options.columns]
+        chosen = chosen.select(*(_path(whole, name).alias(name) for name in (*options.columns, *asked)))
+    return chosen if options.limit is None else chosen.limit(options.limit)
+
+
+def _path(frame: DataFrame, name: str) -> Column:
+    """A column, or a field of structs by its dotted path."""
+    parts = [name] if name in frame.columns else name.split(".")
+    return F.col(".".join(quoted(part) for part in parts))
+
+
+def _open(spark: SparkSession, options: ReadOptions) -> DataFrame:
     """Open the table before Spark does, whose errors would hide ours.
 
     A client of Spark Connect may not reach the store that its server does. There the server looks at once, and what it

@@ -3,28 +3,36 @@
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING, Literal, get_args
+from dataclasses import replace
+from functools import partial
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from lance_core.arguments import DEFAULT_MAX_BYTES_PER_FILE, DEFAULT_MAX_ROWS_PER_FILE
 from lance_core.errors import InvalidInputError
 from lance_core.spark.commit import new_fragments, publish
+from lance_core.spark.conditions import refusal, translated
 from lance_core.spark.names import find_name
 from lance_core.spark.options import WriteOptions
+from lance_core.spark.read import read_lance
 from lance_core.spark.result import CommitResult, Stopwatch, log_result, written_by
 from lance_core.spark.rows_job import RowsJob, join_partitions
 from lance_core.spark.session import is_case_sensitive
 from lance_core.spark.sink import JobTarget
 from lance_core.spark.staged_transactions import decode_tables
 from lance_core.spark.staging import run_staging
+from lance_core.spark.types import lance_schema
 from lance_core.spark.write_plan import open_target, plan_write
 from lance_core.store.open import open_store
 from lance_core.table.snapshot import find_snapshot
+from lance_core.write import write_dataset
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from pyspark.sql import DataFrame
 
+    from lance_core.spark.conditions import Condition
     from lance_core.spark.write_plan import WritePlan
 
 WriteMode = Literal["append", "overwrite", "error", "errorifexists", "create", "ignore"]
@@ -36,7 +44,7 @@ def write_lance(
     uri: str,
     *,
     mode: WriteMode = "append",
-    replace_where: str | None = None,
+    replace_where: Condition | None = None,
     check_replace_where: bool = True,
     partition_overwrite_by: Sequence[str] | None = None,
     idempotency_key: str | None = None,
@@ -68,8 +76,9 @@ def write_lance(
         uri: Address of the dataset.
         mode: ``append``; ``overwrite`` also takes the DataFrame's schema; ``error``, ``errorifexists`` and ``create``
             refuse if the dataset exists; ``ignore`` does nothing then.
-        replace_where: SQL condition: the rows of the table that match are replaced by the DataFrame (with mode append
-            or overwrite).
+        replace_where: Condition: the rows of the table that match are replaced by the DataFrame (with mode append or
+            overwrite). SQL text as for ``LanceDataset.delete``; in classic sessions also Spark SQL and columns of Spark
+            that have a translation: see docs/spark.md for what is pushed into scans.
         check_replace_where: Whether all rows of the DataFrame must match it, too.
         partition_overwrite_by: Columns: rows of the table that have the same values in them as some row of the
             DataFrame are replaced, as ``partitionOverwriteMode=dynamic`` does elsewhere.
@@ -116,7 +125,6 @@ def write_lance(
         path=open_store(uri).uri,  # workers may run in another folder than the caller
         mode="create" if mode in ("error", "errorifexists", "create") else None,
         branch=branch,
-        replace_where=replace_where,
         check_replace_where=check_replace_where,
         partition_overwrite_by=None if partition_overwrite_by is None else tuple(partition_overwrite_by),
         idempotency_key=idempotency_key,
@@ -135,10 +143,37 @@ def write_lance(
     existing = find_snapshot(open_target(options)) if mode == "ignore" else None
     if existing is not None:
         return _nothing(existing.version, uri, idempotency_key)
-    plan = plan_write(options, df.schema, overwrite=mode == "overwrite" or replaces)
+    plan = _plan(df, options, replace_where, overwrite=mode == "overwrite" or replaces)
     if plan.done_version is not None:
         return _nothing(plan.done_version, uri, plan.key)
     return _write(arranged(df, sort_by, distribution, num_tasks), plan, distribution, watch)
+
+
+def _plan(df: DataFrame, options: WriteOptions, condition: Condition | None, *, overwrite: bool) -> WritePlan:
+    """Plan the write; translate a condition of Spark that Lance does not evaluate."""
+    plan = partial(plan_write, schema=df.schema, overwrite=overwrite)
+    if condition is None:
+        return plan(options)
+    text: Any = condition
+    plans: list[WritePlan] = []
+    reason = refusal([condition], lambda: plans.append(plan(replace(options, replace_where=text))))
+    return plans[0] if reason is None else plan(replace(options, replace_where=_translated(df, options, text, reason)))
+
+
+def _translated(df: DataFrame, options: WriteOptions, condition: Condition, reason: Exception) -> str:
+    """The condition for the table, or for the DataFrame if there is no table yet."""
+    if find_snapshot(open_target(options)) is not None:
+        table = read_lance(
+            df.sparkSession,
+            options.path,
+            branch=options.branch,
+            storage_options=options.storage_options,
+            base_store_params=options.base_store_params,
+        )
+        return translated(table, condition, reason)
+    with TemporaryDirectory() as folder:
+        write_dataset(lance_schema(df.schema).empty_table(), folder, mode="overwrite")
+        return translated(read_lance(df.sparkSession, folder), condition, reason)
 
 
 def _write(df: DataFrame, plan: WritePlan, distribution: Distribution, watch: Stopwatch) -> CommitResult:

@@ -100,6 +100,10 @@ public class LanceScan implements Scan, SupportsReportStatistics, Statistics {
     return limit < 0 ? text : text + " limit " + limit;
   }
 
+  public String toString() {
+    return description();
+  }
+
   public Scan.ColumnarSupportMode columnarSupportMode() {
     return Scan.ColumnarSupportMode.UNSUPPORTED;
   }
