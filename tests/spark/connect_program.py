@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812 everybody's name for it
 from pyspark.sql.functions import udf
 
 import lance_core
@@ -122,6 +123,16 @@ seen["zone_maps"] = [one["name"] for one in lance_core.dataset(big).list_indices
 seen["by_zone_map"] = [row["id"] for row in lance.read_lance(spark, big, filter="id = 42").collect()]
 seen["compacted"] = lance.compact_lance(spark, big).fragments_removed > 1
 seen["rows"] = [contents()[i] for i in (28, 42, 91, 104)] + [len(contents())]
+table = lance.LanceTable.forPath(spark, big)
+copies = spark.range(95, 97).selectExpr("id AS number").alias("c")
+merge = table.alias("t").merge(copies, "t.id = c.number AND t.v < 0")
+seen["table"] = [
+    merge.whenMatchedUpdate(set={"s": F.concat(F.lit("v"), F.col("t.v"))}).execute().num_updated_rows,
+    table.delete(F.col("id") % 50 == 1).num_deleted_rows,
+    lance.read_lance(spark, big, columns=["id"], filter="s rlike '^v' AND id div 2 = 48").collect()[0][0],
+    [row.operation for row in table.history(2).collect()],
+    table.toDF().count(),
+]
 try:
     lance.merge_lance(changes, big, "id", within="id < 95").when_not_matched_insert_all().execute()
 except PySparkException as error:
