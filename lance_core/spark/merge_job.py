@@ -12,7 +12,7 @@ from pyroaring import BitMap
 
 from lance_core.change.moved_rows import write_departure
 from lance_core.change.stage import FileLimits, remove_staged, stage_fragments
-from lance_core.errors import InvalidInputError
+from lance_core.errors import CommitOutcomeUnknownError, InvalidInputError
 from lance_core.format.deletion import bitmap_from_numpy
 from lance_core.format.operations import Update
 from lance_core.format.row_ids import encode_row_ids
@@ -149,11 +149,17 @@ class MergeJob:
         counts = np.sum([part.counts for part in parts], axis=0) if parts else np.zeros(3)
         numbers = {name: int(count) for name, count in zip(NUMBERS, counts, strict=True)}
         try:
-            stage_transaction(store, self.job_target.job, operation, numbers=numbers)
+            self.hand_over(operation, numbers)
+        except CommitOutcomeUnknownError:
+            raise
         except Exception:
             remove_staged(store, fragments)
             departure.remove_files(store)
             raise
+
+    def hand_over(self, operation: Update, numbers: Mapping[str, int]) -> None:
+        """Leave the change to the caller, who commits it."""
+        stage_transaction(self.job_target.open(), self.job_target.job, operation, numbers=numbers)
 
     def _depart(self, snapshot: Snapshot, departures: Mapping[int, BitMap]) -> Departure:
         names = TaskNames(job=self.job_target.job, task=-1, attempt=0)

@@ -17,7 +17,7 @@ from lance_core.format.extensions import EXTENSION_NAME_KEY
 from lance_core.spark.types import SPARK_TYPE_KEY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from lance_core.format.schema import Field, Schema
     from lance_core.scan.plan import ScanPlan
@@ -93,9 +93,15 @@ def describe(snapshot: Snapshot, plan: ScanPlan) -> str:
         "version": snapshot.version,
         "rows": manifest.num_rows,
         "bytes": manifest.fragments.data_file_totals()[1],
+        "stable_ids": manifest.uses_stable_row_ids,
         "paths": list(paths),
         "sql": list(paths.values()),
     }
+    return marked(described)
+
+
+def marked(described: Mapping[str, Any]) -> str:
+    """Return a text that Java finds in a pickled object."""
     return f"{_BEGIN}{json.dumps(described)}{_END}"
 
 

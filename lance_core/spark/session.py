@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from lance_core.errors import InvalidInputError, UnsupportedError
+from lance_core.spark.catalog import install_catalogs
 from lance_core.spark.options import PINNING_OPTIONS
 from lance_core.spark.planner import install_planner
 from lance_core.spark.source import LanceDataSource
@@ -32,10 +33,11 @@ def register(spark: SparkSession) -> None:
     In a classic session, queries then read only the columns and rows that they need, unless
     ``spark.lance.pushdown`` is ``false``, and views and DataFrames of ``format("lance")`` without a version, tag or
     timestamp read the newest version whenever Spark plans a query. Other sessions read all columns and rows, and their
-    views may stay at the version they were made at.
+    views may stay at the version they were made at. The setting ``spark.sql.catalog.NAME=lance_core.LanceCatalog``
+    gives a classic session a catalog for plain SQL; see docs/spark.md.
 
     Raises:
-        UnsupportedError: pyspark is too old.
+        UnsupportedError: pyspark is too old, or cannot have the catalog that the settings ask for.
         InvalidInputError: Something else is called ``lance`` in this session, for example a jar.
     """
     version = tuple(int(part) for part in re.findall(r"\d+", pyspark.__version__)[:2])
@@ -45,7 +47,7 @@ def register(spark: SparkSession) -> None:
     if not is_connect(spark):
         _use_this_python(spark)
         _activate(spark)
-        install_planner(spark, PINNING_OPTIONS)
+        install_catalogs(spark, install_planner(spark, PINNING_OPTIONS))
     try:
         spark.dataSource.register(LanceDataSource)
     except PySparkException as error:

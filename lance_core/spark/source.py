@@ -105,6 +105,10 @@ class LanceDataSource(DataSource):
     @without_traceback
     def writer(self, schema: StructType, overwrite: bool) -> LanceWriter:
         """A writer for one write; checks everything that can be checked before any task runs."""
+        if "row_changes" in self._given:
+            from lance_core.spark.sql_changes import changes_writer  # noqa: PLC0415 rarely needed
+
+            return changes_writer(self._given)
         return rows_writer(self._given, schema, overwrite=overwrite)
 
     @without_traceback

@@ -43,18 +43,34 @@ public class LanceVersion {
   private final Map scans = new LinkedHashMap();
   private Scan any;
 
-  private LanceVersion(DataSourceV2Relation relation, PythonDataSourceV2 provider, Option schema) {
-    this.name = relation.table().name();
-    this.options = relation.options();
+  private LanceVersion(String name, CaseInsensitiveStringMap options, PythonDataSourceV2 provider, Option schema) {
+    this.name = name;
+    this.options = options;
     this.provider = provider;
     this.source = provider.getOrCreateDataSourceInPython(name, options, schema);
     this.description = describe(source);
-    this.width = relation.table().schema().defaultSize();
+    this.width = (schema.isDefined() ? (StructType) schema.get() : source.schema()).defaultSize();
+  }
+
+  /** The version that options name now; all its columns. */
+  public static LanceVersion of(CaseInsensitiveStringMap options) {
+    return new LanceVersion("lance", options, provider("lance"), Option.empty());
+  }
+
+  /** Rows of the data source "lance_catalog". */
+  public static LanceVersion facts(CaseInsensitiveStringMap options) {
+    return new LanceVersion("lance_catalog", options, provider("lance_catalog"), Option.empty());
+  }
+
+  /** What a Python data source says about options. */
+  public static Metadata answer(String name, CaseInsensitiveStringMap options) {
+    return describe(provider(name).getOrCreateDataSourceInPython(name, options, Option.empty()));
   }
 
   /** The version that the relation names now. */
   public static LanceVersion newest(DataSourceV2Relation relation) {
-    return new LanceVersion(relation, provider(relation.table().name()), Option.empty());
+    String name = relation.table().name();
+    return new LanceVersion(name, relation.options(), provider(name), Option.empty());
   }
 
   /** The version that the relation had when it was made. */
@@ -62,7 +78,8 @@ public class LanceVersion {
     Field field = PythonTable.class.getDeclaredField("ds");
     field.setAccessible(true);
     PythonDataSourceV2 provider = (PythonDataSourceV2) field.get(relation.table());
-    return new LanceVersion(relation, provider, Option.apply(relation.table().schema()));
+    String name = relation.table().name();
+    return new LanceVersion(name, relation.options(), provider, Option.apply(relation.table().schema()));
   }
 
   private static PythonDataSourceV2 provider(String name) {
@@ -90,6 +107,24 @@ public class LanceVersion {
 
   public long bytes() {
     return description.getLong("bytes");
+  }
+
+  public StructType schema() {
+    return source.schema();
+  }
+
+  public CaseInsensitiveStringMap options() {
+    return options;
+  }
+
+  /** True if rows keep their ids when they move. */
+  public boolean hasStableIds() {
+    return description.getBoolean("stable_ids");
+  }
+
+  /** A table of the Python data source, whose writes take rows with these columns. */
+  public PythonTable pythonTable(StructType columns) {
+    return new PythonTable(provider("lance"), "lance", columns);
   }
 
   /** The size of a row with all columns, as Spark estimates it by their types. */

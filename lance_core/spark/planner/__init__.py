@@ -28,7 +28,7 @@ CLASSES = ("Conditions", "LanceVersion", "LanceScan", "Pushdown", "Writes", "Lan
 """The sources, each of which needs those before it only; the last one is the rule."""
 
 
-def install_planner(spark: SparkSession, pinning: Collection[str]) -> None:
+def install_planner(spark: SparkSession, pinning: Collection[str]) -> Any:
     """Install the rule in a classic session; do nothing if it is there.
 
     The rule needs internals of Spark. Where they differ, relations read all columns and rows of the version that they
@@ -37,21 +37,28 @@ def install_planner(spark: SparkSession, pinning: Collection[str]) -> None:
     Args:
         spark: The session.
         pinning: Options, in lower case and without underscores, that keep a relation at its version.
+
+    Returns:
+        The rule; None if Spark does not accept it.
     """
     session: Any = spark._jsparkSession  # noqa: SLF001 # pyright: ignore[reportPrivateUsage, reportUnknownMemberType]
     jvm: Any = spark._jvm  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
     try:
         settings = session.experimental()
         rules = list(jvm.scala.jdk.javaapi.CollectionConverters.asJava(settings.extraOptimizations()))
-        if not any(rule.getClass().getName() == f"lance_core.{CLASSES[-1]}" for rule in rules):
-            rule = _compile(jvm, pinning).newInstance()
-            getattr(settings, "extraOptimizations_$eq")(jvm.PythonUtils.toSeq([*rules, rule]))
+        for rule in rules:
+            if rule.getClass().getName() == f"lance_core.{CLASSES[-1]}":
+                return rule
+        rule = _compile(jvm, pinning).newInstance()
+        getattr(settings, "extraOptimizations_$eq")(jvm.PythonUtils.toSeq([*rules, rule]))
     except (Py4JError, TypeError) as error:
         _LOGGER.warning(
             "Queries of Lance tables read all columns and rows, and views without a version stay at the one they first "
             "read, because this Spark does not accept the planner rule: %s",
             error,
         )
+        return None
+    return rule
 
 
 def _compile(jvm: Any, pinning: Collection[str]) -> Any:
@@ -62,11 +69,16 @@ def _compile(jvm: Any, pinning: Collection[str]) -> Any:
     """
     loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
     for name in CLASSES:
-        compiler = jvm.org.codehaus.janino.SimpleCompiler()
-        compiler.setParentClassLoader(loader)
-        compiler.cook(_source(name).replace("$PINNING", ",".join(sorted(pinning))))
-        loader = compiler.getClassLoader()
+        loader = compile_class(jvm, loader, _source(name).replace("$PINNING", ",".join(sorted(pinning))))
     return loader.loadClass(f"lance_core.{CLASSES[-1]}")
+
+
+def compile_class(jvm: Any, loader: Any, source: str) -> Any:
+    """Compile Java; return a class loader that has the class, and those of another loader."""
+    compiler = jvm.org.codehaus.janino.SimpleCompiler()
+    compiler.setParentClassLoader(loader)
+    compiler.cook(source)
+    return compiler.getClassLoader()
 
 
 def _source(name: str) -> str:

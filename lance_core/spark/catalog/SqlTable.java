@@ -1,0 +1,155 @@
+package lance_core;
+
+import java.util.Arrays;
+import java.util.Collections;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.Map;
+import java.util.Set;
+import org.apache.spark.sql.connector.catalog.MetadataColumn;
+import org.apache.spark.sql.connector.catalog.SupportsMetadataColumns;
+import org.apache.spark.sql.connector.catalog.SupportsRead;
+import org.apache.spark.sql.connector.catalog.SupportsRowLevelOperations;
+import org.apache.spark.sql.connector.catalog.SupportsWrite;
+import org.apache.spark.sql.connector.catalog.Table;
+import org.apache.spark.sql.connector.catalog.TableCapability;
+import org.apache.spark.sql.connector.read.ScanBuilder;
+import org.apache.spark.sql.connector.write.LogicalWriteInfo;
+import org.apache.spark.sql.connector.write.RowLevelOperationBuilder;
+import org.apache.spark.sql.connector.write.RowLevelOperationInfo;
+import org.apache.spark.sql.connector.write.SupportsTruncate;
+import org.apache.spark.sql.connector.write.Write;
+import org.apache.spark.sql.connector.write.WriteBuilder;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.StructField;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+
+/**
+ * A version of a table as the catalog hands it to Spark.
+ *
+ * <p>Compiled by Janino: no generics, no lambdas.
+ */
+public class SqlTable
+    implements Table, SupportsRead, SupportsWrite, SupportsRowLevelOperations, SupportsMetadataColumns {
+  /** Options that only reads have. */
+  public static final java.util.List READING = Arrays.asList(new String[] {"with_row_address", "with_row_id"});
+
+  private final String name;
+  private final LanceVersion version;
+  private final boolean isPinned;
+  private final StructType schema;
+
+  public SqlTable(String name, LanceVersion version, boolean isPinned) {
+    this.name = name;
+    this.version = version;
+    this.isPinned = isPinned;
+    StructType columns = new StructType();
+    StructField[] fields = version.schema().fields();
+    for (int i = 0; i < fields.length; i++) {
+      if (!fields[i].name().equals(RowChanges.ADDRESS) && !fields[i].name().equals(RowChanges.ID)) {
+        columns = columns.add(fields[i]);
+      }
+    }
+    this.schema = columns;
+  }
+
+  public String name() {
+    return name;
+  }
+
+  public StructType schema() {
+    return schema;
+  }
+
+  public String version() {
+    return String.valueOf(version.number());
+  }
+
+  public Map properties() {
+    Map properties = new HashMap();
+    properties.put("provider", "lance");
+    properties.put("location", version.options().get("path"));
+    return properties;
+  }
+
+  public Set capabilities() {
+    Set capabilities = new HashSet();
+    capabilities.add(TableCapability.BATCH_READ);
+    if (!isPinned) {
+      capabilities.add(TableCapability.BATCH_WRITE);
+      capabilities.add(TableCapability.TRUNCATE);
+    }
+    return capabilities;
+  }
+
+  public MetadataColumn[] metadataColumns() {
+    return new MetadataColumn[] {new Hidden(RowChanges.ADDRESS), new Hidden(RowChanges.ID)};
+  }
+
+  public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
+    return new RowChanges.Scans(version, schema);
+  }
+
+  public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
+    return new Writes(version, info);
+  }
+
+  public RowLevelOperationBuilder newRowLevelOperationBuilder(RowLevelOperationInfo info) {
+    if (isPinned) {
+      throw new UnsupportedOperationException("Only the newest version of a table can be changed");
+    }
+    return new RowChanges(version, info.command());
+  }
+
+  /** A column that queries get only if they name it. */
+  public static class Hidden implements MetadataColumn {
+    private final String name;
+
+    public Hidden(String name) {
+      this.name = name;
+    }
+
+    public String name() {
+      return name;
+    }
+
+    public DataType dataType() {
+      return DataTypes.LongType;
+    }
+
+    public boolean isNullable() {
+      return false;
+    }
+  }
+
+  /** Appends rows, or replaces all of them. */
+  public static class Writes implements WriteBuilder, SupportsTruncate {
+    private final LanceVersion version;
+    private final LogicalWriteInfo info;
+    private boolean truncates = false;
+
+    public Writes(LanceVersion version, LogicalWriteInfo info) {
+      this.version = version;
+      this.info = info;
+    }
+
+    public WriteBuilder truncate() {
+      this.truncates = true;
+      return this;
+    }
+
+    public Write build() {
+      Map options = new HashMap(version.options().asCaseSensitiveMap());
+      options.keySet().removeAll(SqlTable.READING);
+      options.putAll(info.options().asCaseSensitiveMap());
+      if (truncates) {
+        options.put("replace_where", "true"); // keeps the columns of the table
+      }
+      RowChanges.Info changed = new RowChanges.Info(new CaseInsensitiveStringMap(options), info.queryId(), info.schema());
+      WriteBuilder builder = version.pythonTable(info.schema()).newWriteBuilder(changed);
+      return truncates ? ((SupportsTruncate) builder).truncate().build() : builder.build();
+    }
+  }
+}
