@@ -1,4 +1,4 @@
-"""How rows of a merge match: by a key, or by any condition on both sides."""
+"""Matching of rows in a merge: by a key, or by any condition on both sides."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Matching:
-    """How rows match.
+    """Matching of rows.
 
     Attributes:
         on: Columns of the key; none for the primary key that the schema declares.

@@ -153,9 +153,9 @@ class SelectedRows(StagedWork):
     def _kept_blobs(self, snapshot: Snapshot) -> KeptBlobs | None:
         """Blobs that move with the rows."""
         blobs = [] if self.values is None else blob_columns(snapshot.manifest.schema)
-        kept = tuple((column, (0,)) for column in blobs if column.name not in (self.values or {}))
+        moved = tuple((column, (0,)) for column in blobs if column.name not in (self.values or {}))
         version = TaskVersion.whole(self.change.branch_address, snapshot)
-        return KeptBlobs(columns=kept, version=version) if kept else None
+        return KeptBlobs(columns=moved, version=version) if moved else None
 
 
 def _check_names(values: Mapping[str, Condition], columns: Sequence[str]) -> None:
