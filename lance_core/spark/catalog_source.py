@@ -19,6 +19,7 @@ from lance_core.methods.files import drop
 from lance_core.spark import table_frames
 from lance_core.spark.pushdown import marked
 from lance_core.spark.types import check_names, lance_schema
+from lance_core.spark.worker_errors import without_traceback
 from lance_core.store.open import open_store
 from lance_core.write import write_dataset
 
@@ -45,6 +46,7 @@ class CatalogSource(DataSource):
         """The name to give to ``format``."""
         return "lance_catalog"
 
+    @without_traceback
     def schema(self) -> str:
         """Run the command, or return the columns of the rows that it is about."""
         commands = {"tables": _tables, "namespaces": _namespaces, "create": _create, "drop": _drop}
@@ -71,6 +73,7 @@ class _FactsReader(DataSourceReader):
         """One task."""
         return [InputPartition(0)]
 
+    @without_traceback
     def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
         """Yield the columns asked for."""
         del partition
