@@ -12,7 +12,6 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 everybody's name for it
 
 from lance_core.errors import InvalidInputError, UnsupportedError
-from lance_core.spark.session import is_connect
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -66,32 +65,3 @@ def analyzed(make: Callable[[], DataFrame], reason: Exception) -> DataFrame:
         message = reason.message if isinstance(reason, InvalidInputError | UnsupportedError) else str(reason)
         raise InvalidInputError(f"{message}; Spark: {str(error).splitlines()[0]}") from error
     return frame
-
-
-def translated(table: DataFrame, condition: Condition, reason: Exception) -> str:
-    """Return Lance's SQL for a condition of Spark; it is true for the same rows.
-
-    Args:
-        table: All columns of the table, from `read_lance`.
-        condition: The condition.
-        reason: Why Lance refused it.
-
-    Raises:
-        InvalidInputError: Spark does not understand it, either.
-        UnsupportedError: It has no translation; says which part.
-    """
-    if is_connect(table.sparkSession):
-        raise reason
-    frame = analyzed(lambda: table.where(column_of(condition)), reason)
-    classic: Any = frame
-    query = classic._jdf.queryExecution()  # noqa: SLF001 there is no public way
-    plan = query.optimizedPlan()
-    kind = str(plan.nodeName())
-    if kind.startswith("LocalRelation"):
-        return "false"
-    jvm: Any = table.sparkSession._jvm  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
-    if plan.getClass().getSimpleName() != "DataSourceV2ScanRelation":
-        rest = plan.condition().sql() if kind == "Filter" else condition
-        raise UnsupportedError(f"Only Spark can evaluate {rest}, and this condition is evaluated without Spark")
-    # py4j must not call a method of the scan by its name: the planner's classes of other sessions have the same names
-    return str(jvm.java.util.Objects.toString(plan.scan())).partition("] where ")[2] or "true"

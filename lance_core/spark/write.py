@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from lance_core.arguments import DEFAULT_MAX_BYTES_PER_FILE, DEFAULT_MAX_ROWS_PER_FILE
 from lance_core.errors import InvalidInputError
 from lance_core.spark.commit import new_fragments, publish
-from lance_core.spark.conditions import refusal, translated
+from lance_core.spark.conditions import refusal
 from lance_core.spark.names import find_name
 from lance_core.spark.options import WriteOptions
 from lance_core.spark.read import read_lance
@@ -21,6 +21,7 @@ from lance_core.spark.session import is_case_sensitive
 from lance_core.spark.sink import JobTarget
 from lance_core.spark.staged_transactions import decode_tables
 from lance_core.spark.staging import run_staging
+from lance_core.spark.translation import translated
 from lance_core.spark.types import lance_schema
 from lance_core.spark.write_plan import open_target, plan_write
 from lance_core.store.open import open_store
