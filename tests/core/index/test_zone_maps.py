@@ -211,7 +211,7 @@ def test_fields_of_structs(tmp_path):
 
 def test_names_and_kinds_that_make_no_sense(dataset):
     with pytest.raises(UnsupportedError, match="ZONEMAP"):
-        dataset.create_scalar_index("a", "INVERTED")
+        dataset.create_scalar_index("a", "RTREE")
     with pytest.raises(InvalidInputError, match="no column 'x'"):
         dataset.create_scalar_index("x", "ZONEMAP")
     with pytest.raises(AlreadyExistsError, match="a_idx"):
