@@ -37,9 +37,9 @@ def find_table(
         InvalidInputError: Only one of client and name is given.
         UnsupportedError: The namespace commits versions itself.
     """
+    names = _checked(uri, client, table_id)
     from lance_namespace import DescribeTableRequest, TableNotFoundError  # noqa: PLC0415 an extra
 
-    names = _checked(uri, client, table_id)
     try:
         response = client.describe_table(DescribeTableRequest(id=names))
     except TableNotFoundError as error:
@@ -59,9 +59,9 @@ def declare_table(
         InvalidInputError: Only one of client and name is given.
         UnsupportedError: The namespace commits versions itself.
     """
+    names = _checked(uri, client, table_id)
     from lance_namespace import DeclareTableRequest, DescribeTableRequest, TableAlreadyExistsError  # noqa: PLC0415
 
-    names = _checked(uri, client, table_id)
     try:
         response = client.declare_table(DeclareTableRequest(id=names))
     except TableAlreadyExistsError as error:

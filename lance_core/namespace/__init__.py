@@ -1,8 +1,14 @@
 """Namespaces: tables by name, in a folder or behind a REST service. Names as in pylance."""
 
-from lance_core.namespace.directory import DirectoryNamespace
-from lance_core.namespace.rest import RestNamespace
 from lance_core.unsupported import late_names
+
+try:
+    from lance_core.namespace.directory import DirectoryNamespace
+    from lance_core.namespace.rest import RestNamespace
+except ModuleNotFoundError as error:
+    if (error.name or "").partition(".")[0] != "lance_namespace":
+        raise
+    raise ModuleNotFoundError("for namespaces, install lance-dagster[namespace]", name=error.name) from error
 
 __all__ = ["DirectoryNamespace", "RestNamespace"]
 

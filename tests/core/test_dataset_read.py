@@ -262,7 +262,7 @@ def test_a_dataset_travels_by_address_and_version(tmp_path):
 def test_errors_name_the_place_and_write_nothing(tmp_path):
     with pytest.raises(DatasetNotFoundError, match=r"t\.lance"):
         lance_core.dataset(tmp_path / "t.lance")
-    with pytest.raises(UnsupportedError, match="table_id"):
+    with pytest.raises(InvalidInputError, match="table_id"):
         lance_core.dataset(tmp_path / "t.lance", table_id=["one"])
     assert list(tmp_path.iterdir()) == []
 

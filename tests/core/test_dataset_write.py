@@ -101,7 +101,7 @@ def test_modes(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "error", "words"),
     [
-        ({"table_id": ["t"]}, UnsupportedError, "table_id"),
+        ({"table_id": ["t"]}, InvalidInputError, "table_id"),
         ({"external_blob_mode": "ingest"}, UnsupportedError, "external_blob_mode"),
         ({"nonsense": 1}, TypeError, "nonsense"),
         ({"max_rows_per_file": 0}, InvalidInputError, "max_rows_per_file"),
