@@ -8,8 +8,7 @@ from pyspark.sql import functions as F  # noqa: N812 everybody's name for it
 
 import lance_core
 from lance_core.errors import InvalidInputError
-from lance_core.spark import merge as merge_module
-from lance_core.spark import merge_lance
+from lance_core.spark import merge_lance, staged_work
 
 pytestmark = pytest.mark.spark
 
@@ -144,7 +143,7 @@ def test_sources_that_do_not_fit_are_refused(table, source):
 
 
 def test_a_commit_in_between_makes_spark_join_again(table, source, monkeypatch):
-    original, runs = merge_module.run_staging, []
+    original, runs = staged_work.run_staging, []
 
     def run(df, job):
         staged = original(df, job)
@@ -154,7 +153,7 @@ def test_a_commit_in_between_makes_spark_join_again(table, source, monkeypatch):
             lance_core.write_dataset(rows, table.uri, mode="append")
         return staged
 
-    monkeypatch.setattr(merge_module, "run_staging", run)
+    monkeypatch.setattr(staged_work, "run_staging", run)
     merge = merge_lance(source, table.uri, "id").when_matched_update_all().when_not_matched_insert_all()
     done = merge.execute()
     assert (runs, done.attempts, done.version) == ([2, 3], 2, 4)
