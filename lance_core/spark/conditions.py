@@ -60,7 +60,8 @@ def analyzed(make: Callable[[], DataFrame], reason: Exception) -> DataFrame:
     """
     try:
         frame = make()
-        _ = frame.schema  # Connect looks at a plan only when it is asked
+        # Connect looks at a plan only when it is asked, and knows the schema of a filter without that.
+        _ = frame.select(F.lit(1)).schema
     except AnalysisException as error:
         message = reason.message if isinstance(reason, InvalidInputError | UnsupportedError) else str(reason)
         raise InvalidInputError(f"{message}; Spark: {str(error).splitlines()[0]}") from error

@@ -188,15 +188,20 @@ def _load(spark: SparkSession, options: ReadOptions, condition: Condition | None
         return frames[0]
     whole = _open(spark, replace(options, columns=None, limit=None))
     try:
-        chosen = analyzed(lambda: whole.where(column_of(condition)), reason)
+        chosen = analyzed(lambda: _select(whole.where(column_of(condition)), options.columns), reason)
     except InvalidInputError:
         if isinstance(reason, AnalysisException):
             raise reason from None
         raise
-    if options.columns is not None:
-        asked = [name for name in whole.columns if name in _ASKED_COLUMNS and name not in options.columns]
-        chosen = chosen.select(*(_path(whole, name).alias(name) for name in (*options.columns, *asked)))
     return chosen if options.limit is None else chosen.limit(options.limit)
+
+
+def _select(frame: DataFrame, columns: tuple[str, ...] | None) -> DataFrame:
+    """The columns given, and those that arguments ask for."""
+    if columns is None:
+        return frame
+    asked = [name for name in frame.columns if name in _ASKED_COLUMNS and name not in columns]
+    return frame.select(*(_path(frame, name).alias(name) for name in (*columns, *asked)))
 
 
 def _path(frame: DataFrame, name: str) -> Column:

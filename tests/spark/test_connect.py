@@ -84,6 +84,7 @@ def test_the_last_line_of_an_error_says_what_is_wrong(seen):
     wrong = [
         "InvalidInputError: no column 'nope'",
         "InvalidInputError: cannot parse the predicate 'id >'",
+        "UnsupportedError: predicate 'nope(id) = 1': function nope is not supported",
         "VersionNotFoundError: there is no version 99",
         "RefNotFoundError: there is no tag",
         "RefNotFoundError: there is no branch",
