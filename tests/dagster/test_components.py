@@ -194,7 +194,6 @@ def test_dg_scaffolds_what_loads_and_shows_where_it_is_wrong(project):
         "raw__events__versions",
         "lance_maintenance_schedule",
         "a/compaction",
-        "my_table__versions",
     ):
         assert f'"{found}"' in output
     code, output = project("check", "yaml")
