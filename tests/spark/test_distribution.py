@@ -8,7 +8,7 @@ from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.spark import write_lance
 from lance_core.spark.options import WriteOptions, parse_options
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas")]
 
 
 def files(uri):
