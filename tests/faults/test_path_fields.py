@@ -83,6 +83,7 @@ DECISIONS = {
             "table.Transaction.UpdateConfig.FieldMetadataUpdate.MetadataEntry",
             "table.Transaction.UpdateConfig.UpsertValuesEntry",
             "table.Transaction.UpdateConfig.SchemaMetadataEntry",
+            "index.pb.VectorIndexDetails.RuntimeHintsEntry",
         )
         for part in ("key", "value")
     },
@@ -102,6 +103,8 @@ DECISIONS = {
             "lance.table.DataFragment.inline_row_ids",
             "lance.table.DataFragment.inline_last_updated_at_versions",
             "lance.table.DataFragment.inline_created_at_versions",
+            "lance.table.FragmentReuseIndexDetails.Group.changed_row_addrs",
+            "lance.index.pb.Tensor.data",
             "lance.table.DataOverlayFile.shared_offset_bitmap",
             "lance.table.DataOverlayFile.FieldCoverage.offset_bitmaps",
             "lance.table.IndexMetadata.fragment_bitmap",
