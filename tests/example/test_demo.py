@@ -174,7 +174,7 @@ def test_pylance_works_on_top_of_it(uri, name, predicate, tmp_path):
 
     theirs.optimize.compact_files(materialize_deletions_threshold=0.0)
     ours = lance_core.dataset(copy)
-    assert [ours.version, len(ours.get_fragments())] == [theirs.version, int(left.num_rows > 0)]
+    assert [ours.version, len(ours.get_fragments())] == [theirs.version, len(theirs.get_fragments())]
     assert ours.to_table().equals(left)
     ours.delete("true")
     assert lance.dataset(copy).count_rows() == 0
@@ -246,7 +246,7 @@ def test_the_ui_shows_partitions_checks_and_maintenance(shown):
     assert {one["status"] for one in done if one is not None} == {"SUCCEEDED"}
     assert "only_flown_flights_remain" in {check["name"] for check in checks}
     upkeep = [node for node in shown.values() if node["groupName"] == "maintenance"]
-    assert len(upkeep) == 24
+    assert len(upkeep) == 26, [node["assetKey"] for node in upkeep]
     assert all("maintenance" in node["jobNames"] and node["assetMaterializations"] for node in upkeep)
 
 
