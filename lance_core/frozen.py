@@ -103,7 +103,7 @@ _SIGNATURE = _SignatureOfInit()
 _FIELDS: dict[type, tuple[list[str], Callable[[Any], tuple[Any, ...]]]] = {}
 
 
-def replace(value: _Value, /, **changes: Any) -> _Value:
+def replace(value: _Value, /, **changes: object) -> _Value:
     """Copy a value with other values of some fields, as `dataclasses.replace`, which asks for each field by itself."""
     made: Any = type(value)
     if made not in _FIELDS:

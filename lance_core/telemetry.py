@@ -87,7 +87,7 @@ class Span:
         total_tasks: int | None = None,
         is_scoped: bool = True,
         has_bar: bool = False,
-        **attributes: Any,
+        **attributes: object,
     ) -> None:
         self.name, self.uri, self.attributes = name, uri, attributes
         self.total_rows, self.total_tasks = total_rows, total_tasks
