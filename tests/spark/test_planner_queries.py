@@ -102,11 +102,11 @@ def test_queries_over_cached_views_are_right(spark):
     pick = random.Random(99)
     queries = [make_query(pick) for _ in range(4)]
     truth = answers(spark, "p", queries)
-    spark.sql("CACHE TABLE c AS SELECT * FROM l")
+    spark.sql("CACHE TABLE cached_l AS SELECT * FROM l")
     try:
-        assert answers(spark, "c", queries) == answers(spark, "l", queries) == truth
+        assert answers(spark, "cached_l", queries) == answers(spark, "l", queries) == truth
     finally:
-        spark.sql("UNCACHE TABLE c")
+        spark.sql("UNCACHE TABLE cached_l")
 
 
 @pytest.mark.usefixtures("tables")
