@@ -57,10 +57,10 @@ class Watch:
         return self._running.remove
 
     def _end_commit(self, span: Span) -> None:
-        attempts = span.attributes.get("attempts", 1)
+        attempts = span.attributes.get("attempts")
         if span.error is not None:
             self._log.info("A commit to %s did not happen: %s", self._uri, span.error)
-        elif attempts > 1:
+        elif isinstance(attempts, int) and attempts > 1:
             version = span.attributes["version"]
             self._log.info("Version %d of %s took %d attempts beside other writers.", version, self._uri, attempts)
 
