@@ -125,7 +125,7 @@ class IcebergSource:
             if value is None:
                 terms.append(field.is_null())
             elif transform == "identity":
-                terms.append(field == pa.scalar(value).cast(kind))
+                terms.append(field == pa.scalar(value, kind))
             else:
                 terms += [field >= _start(value, transform, kind), field < _start(value + 1, transform, kind)]
         return reduce(and_, terms)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import uuid
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -31,7 +32,9 @@ SOURCE_KEY = "lance_core.import.source"
 VERSION_KEY = "lance_core.import.version"
 """Key of the table's configuration: version of the source that the table equals."""
 BEGUN_KEY = "lance_core.import.begun"
-"""Key of the table's configuration: versions of which some partitions may be imported."""
+"""Key of the table's configuration: versions of which some partitions may be imported, the last one at last."""
+RUN_KEY = "lance_core.import.run"
+"""Key of the table's configuration: identity of the import that was begun last, also of the calls that go on with it."""
 DEFAULT_COMMIT_BYTES = 1 << 30
 _SOURCES: dict[str, Callable[..., Source]] = {"parquet": ParquetSource, "delta": DeltaSource, "iceberg": IcebergSource}
 
@@ -163,17 +166,20 @@ class _Target:
         if self._opened is None:
             self._write(self._source.schema.empty_table(), mode="create")
             self._is_created = True
-        if version not in begun:
-            notes = {SOURCE_KEY: self._source.address, BEGUN_KEY: " ".join([*begun, version])}
+        if begun[-1:] != [version]:
+            versions = [*(other for other in begun if other != version), version]
+            notes = {SOURCE_KEY: self._source.address, BEGUN_KEY: " ".join(versions), RUN_KEY: uuid.uuid4().hex}
             self._table.update_config(notes)
+        self._run = self._table.config().get(RUN_KEY, "")
         self._done = _keys_since_note(self._table)
 
     def write(self, step: Step) -> None:
         """Commit a step, unless a former attempt did."""
-        if step.key in self._done:
+        key = f"{self._run}-{step.key}"  # the same version may be imported again after another one
+        if key in self._done:
             return
         self._written.append(step)
-        properties = {IDEMPOTENCY_KEY: step.key}
+        properties = {IDEMPOTENCY_KEY: key}
         if not step.names:
             condition = "true" if step.condition is None else step.condition
             self._table.delete(condition, transaction_properties=properties)
@@ -181,17 +187,18 @@ class _Target:
         rows = self._source.read(step.names)
         counted = pa.RecordBatchReader.from_batches(rows.schema, self._count(rows))
         if step.condition is None:
-            self._write(counted, mode="overwrite", idempotency_key=step.key)
+            self._write(counted, mode="overwrite", idempotency_key=key)
         elif self._is_created:
-            self._write(counted, mode="append", idempotency_key=step.key)
+            self._write(counted, mode="append", idempotency_key=key)
         else:
             _add_columns(self._table, rows.schema)
             self._table.replace_where(step.condition, counted, transaction_properties=properties)
 
     def finish(self) -> ImportResult:
         """Note that the table equals the source; return what was done."""
+        _add_columns(self._table, self._source.schema)  # the source may have new columns and no new files
         if self._table.config().get(VERSION_KEY) != self._source.version or BEGUN_KEY in self._table.config():
-            self._table.update_config({VERSION_KEY: self._source.version, BEGUN_KEY: None})
+            self._table.update_config({VERSION_KEY: self._source.version, BEGUN_KEY: None, RUN_KEY: None})
         return ImportResult(
             version=self._table.version,
             source_version=self._source.version,

@@ -8,7 +8,8 @@ import pyarrow.compute as pc
 import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable, Field, write_deltalake
+from deltalake.schema import PrimitiveType
 from pyiceberg.catalog import load_catalog
 from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransform
 
@@ -120,6 +121,40 @@ def test_an_older_delta_version_is_imported_on_request(delta, tmp_path):
     lance_core.import_table(delta, target)
     lance_core.import_table(delta, target, source_version=0)
     assert rows_of(target) == in_order(ROWS)
+
+
+def test_a_version_is_imported_again_after_another(tmp_path):
+    source = tmp_path / "delta"
+    write_deltalake(source, ROWS)
+    write_deltalake(source, MORE, mode="append")
+    for version, rows in ((0, ROWS), (1, pa.concat_tables([ROWS, MORE])), (0, ROWS)):
+        lance_core.import_table(source, tmp_path / "t", source_version=version)
+        assert rows_of(tmp_path / "t") == in_order(rows)
+
+
+def test_new_columns_without_new_files_are_added(delta, tmp_path):
+    lance_core.import_table(delta, tmp_path / "t")
+    DeltaTable(delta).alter.add_columns([Field("price", PrimitiveType("double"))])
+    assert lance_core.import_table(delta, tmp_path / "t").commits == 0
+    assert rows_of(tmp_path / "t") == in_order(ROWS.append_column("price", pa.nulls(len(ROWS), pa.float64())))
+
+
+@pytest.mark.parametrize(
+    "values",
+    [pa.array([19_000, 1, None], pa.date32()), pa.array(TIMES[:3], pa.timestamp("us", "UTC"))],
+    ids=["date", "time"],
+)
+def test_iceberg_partitions_by_values_of_time_are_replaced(values, tmp_path, iceberg):
+    rows = pa.table({"id": [1, 2, 3], "part": values})
+    options = iceberg[1]
+    table = load_catalog("shop", **options).create_table("sales.parts", schema=rows.schema)
+    with table.update_spec() as change:
+        change.add_field("part", IdentityTransform())
+    for count in (3, 1):
+        table.append(rows.slice(0, count))
+        result = lance_core.import_table("shop.sales.parts", tmp_path / "t", format="iceberg", source_options=options)
+        assert result.partitions == count
+    assert rows_of(tmp_path / "t") == in_order(table.scan().to_arrow())
 
 
 def test_iceberg_partitions_by_day_that_have_changed_are_replaced(iceberg, tmp_path):
