@@ -228,8 +228,9 @@ class DirectoryNamespace(ln.LanceNamespace):
 
     def _folders(self) -> set[str]:
         """Names of tables that folders of the root make."""
-        parent, _, folder = self._root.rpartition("/")
-        names = open_store(parent or "/", self._options).names(folder)
+        scheme, sign, place = self._root.rpartition("://")
+        parent, _, folder = place.rpartition("/") if not sign or "/" in place else (place, "", "")
+        names = open_store(f"{scheme}{sign}{parent}" or "/", self._options).names(folder)
         return {name.rstrip("/")[: -len(_SUFFIX)] for name in names if name.rstrip("/").endswith(_SUFFIX)}
 
     def _location(self, names: Sequence[str]) -> str:

@@ -139,6 +139,7 @@ def _typed(error: ApiException) -> Exception:
         answer = json.loads(error.body or "{}")
     except ValueError:
         answer = {}
+    answer = answer if isinstance(answer, dict) else {}
     message = answer.get("error") or error.reason or f"the service answered {error.status}"
     if "code" in answer:
         return ln.from_error_code(int(answer["code"]), message)

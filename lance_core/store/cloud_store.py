@@ -145,10 +145,10 @@ class CloudStore:
     # ------------------------------------------------------------------------------------------------------- listing
 
     def names(self, folder: str, /) -> list[str]:
-        """Names of objects and folders in a folder."""
-        key, address = self._target(folder)
+        """Names of objects and folders in a folder; without a name, in the root."""
+        key, address = self._target(folder) if folder else (self._root, self._uri)
         objects, folders = self.client.list_folder(key, address=address)
-        return [child[len(key) + 1 :] for child in (*objects, *folders)]
+        return [child.rpartition("/")[2] for child in (*objects, *folders)]
 
     def first_names(self, folder: str, count: int, /) -> list[str]:
         """The first names in a folder, in ascending order; one request."""

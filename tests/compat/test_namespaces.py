@@ -61,6 +61,15 @@ def test_folders_are_tables_without_an_entry(tmp_path):
         lance_core.write_dataset(ROWS, namespace_client=names, table_id=["plain"])
 
 
+@pytest.mark.parametrize("folder", ["", "/lake"])
+def test_a_bucket_or_a_folder_of_it_is_the_root(s3, folder):
+    root = f"{s3.uri}{folder}"
+    names = DirectoryNamespace(root=root, **{f"storage.{key}": value for key, value in s3.storage_options.items()})
+    lance_core.write_dataset(ROWS, f"{root}/plain.lance", storage_options=s3.storage_options)
+    lance_core.write_dataset(ROWS, namespace_client=names, table_id=["orders"])
+    assert names.list_tables(ln.ListTablesRequest()).tables == ["orders", "plain"]
+
+
 def test_a_table_that_was_only_declared_can_be_created(names, judge):
     judge.declare_table(ln.DeclareTableRequest(id=["shop", "orders"]))
     assert names.describe_table(ln.DescribeTableRequest(id=["shop", "orders"], check_declared=True)).is_only_declared
