@@ -172,7 +172,7 @@ def verify(arguments: Namespace) -> Answer:
         report = verify_table(arguments.table, level=arguments.level, storage_options=options, progress=progress)
     names = [name for name in type(report).__slots__ if not name.startswith("_") and name != "problems"]
     problems = [
-        {name: getattr(problem, name) for name in ("kind", "message", "version", "fragment_id", "path")}
+        {name: getattr(problem, name) for name in ("kind", "message", "version", "fragment_id", "path", "index_name")}
         for problem in report.problems
     ]
     document = {"is_ok": report.is_ok} | {name: getattr(report, name) for name in names} | {"problems": problems}
@@ -273,7 +273,12 @@ COMMANDS = (
         run=verify,
         arguments=(
             TABLE,
-            argument("--level", "full also reads all values", choices=LEVELS, default=LEVELS[0]),
+            argument(
+                "--level",
+                "full also reads all values, indices compares indices with their columns",
+                choices=LEVELS,
+                default=LEVELS[0],
+            ),
         ),
     ),
 )

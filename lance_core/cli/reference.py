@@ -50,7 +50,7 @@ def _is_option(argument: Argument) -> bool:
 
 
 def _shown(argument: Argument) -> str:
-    takes_value = _is_option(argument) and "action" not in argument.settings
+    takes_value = _is_option(argument) and argument.settings.get("action", "append") == "append"
     metavar = argument.settings.get("metavar", argument.name.removeprefix("--").replace("-", "_").upper())
     return f"{argument.name} {metavar}" if takes_value else argument.name if _is_option(argument) else metavar
 
@@ -58,7 +58,7 @@ def _shown(argument: Argument) -> str:
 def _meaning(argument: Argument) -> str:
     default, choices = argument.settings.get("default"), argument.settings.get("choices")
     notes = [f"one of {', '.join(map(str, choices))}"] if choices else []
-    notes += [f"default {default}"] if default is not None else []
+    notes += [f"default {default}"] if default not in (None, []) else []
     return "; ".join([argument.help, *notes])
 
 
