@@ -34,7 +34,7 @@ VERSION_KEY = "lance_core.import.version"
 BEGUN_KEY = "lance_core.import.begun"
 """Key of the table's configuration: versions of which some partitions may be imported, the last one at last."""
 RUN_KEY = "lance_core.import.run"
-"""Key of the table's configuration: identity of the import that was begun last, also of the calls that go on with it."""
+"""Key of the table's configuration: identity of the import that was begun last, kept by calls that go on with it."""
 DEFAULT_COMMIT_BYTES = 1 << 30
 _SOURCES: dict[str, Callable[..., Source]] = {"parquet": ParquetSource, "delta": DeltaSource, "iceberg": IcebergSource}
 
