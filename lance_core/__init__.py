@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     )
     from lance_core.schema import LanceSchema, json_to_schema, schema_to_json
     from lance_core.session import Session
-    from lance_core.verification import VerifyProblem, VerifyReport, repair, verify
+    from lance_core.verification import RepairPlan, RepairStep, VerifyProblem, VerifyReport, plan_repair, repair, verify
 
     __version__: str
 
@@ -79,6 +79,8 @@ __all__ = [
     "LanceSchema",
     "LanceStats",
     "MergeInsertBuilder",
+    "RepairPlan",
+    "RepairStep",
     "RewriteResult",
     "ScannerBuilder",
     "Session",
@@ -94,6 +96,7 @@ __all__ = [
     "import_table",
     "json_to_schema",
     "make_expression",
+    "plan_repair",
     "repair",
     "schema_to_json",
     "verify",
@@ -120,6 +123,8 @@ _find = late_names(
         "RewriteResult": "lance_core.optimize",
         "Session": "lance_core.session",
         "Transaction": "lance_core.operations",
+        "RepairPlan": "lance_core.verification",
+        "RepairStep": "lance_core.verification",
         "VerifyProblem": "lance_core.verification",
         "VerifyReport": "lance_core.verification",
         "json_to_schema": "lance_core.schema",
@@ -127,6 +132,7 @@ _find = late_names(
         "schema_to_json": "lance_core.schema",
         "ImportResult": "lance_core.importing.table",
         "import_table": "lance_core.importing.table",
+        "plan_repair": "lance_core.verification",
         "repair": "lance_core.verification",
         "verify": "lance_core.verification",
     },

@@ -1,4 +1,4 @@
-"""Commands that make and change tables: tag, untag, restore, compact, cleanup, copy and import."""
+"""Commands that make and change tables: tag, untag, restore, compact, cleanup, repair, copy and import."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from lance_core.cli import output
-from lance_core.cli.command import Answer, Command, argument
+from lance_core.cli.command import DONE, FOUND_PROBLEMS, Answer, Command, argument
 from lance_core.cli.opening import BRANCH, TABLE, VERSION, count, duration, open_table, reference, storage_option
 from lance_core.cli.progress import each, step_bar
 from lance_core.importing.table import import_table
+from lance_core.maintenance.verify import LEVELS
 from lance_core.optimize import Compaction
+from lance_core.verification import plan_repair
+from lance_core.verification import repair as repair_table
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -83,6 +86,22 @@ def cleanup(arguments: Namespace) -> Answer:
         return Answer(lines=[*would, _cleaned(numbers, "would go")], document={**numbers, "files": files})
     numbers = asdict(table.cleanup_old_versions(**rules))
     return Answer(lines=[_cleaned(numbers, "deleted")], document=numbers)
+
+
+def repair(arguments: Namespace) -> Answer:
+    """Repair a table."""
+    given: dict[str, Any] = {"level": arguments.level, "storage_options": dict(arguments.storage_option)}
+    with step_bar() as progress:
+        plan = plan_repair(arguments.table, progress=progress, **given)
+        if arguments.dry_run:
+            code = FOUND_PROBLEMS if plan.steps or plan.unrepaired else DONE
+            return Answer(lines=str(plan).splitlines(), document=plan.asdict(), exit_code=code)
+        outcome = repair_table(arguments.table, allow_loss=arguments.allow_loss, progress=progress, **given)
+    lines = [f"{output.printable(target)}: {done}" for target, done in outcome.items()]
+    lines += [f"not repaired: {output.printable(str(problem))}" for problem in plan.unrepaired]
+    document = {"done": outcome, "plan": plan.asdict()}
+    code = FOUND_PROBLEMS if plan.unrepaired else DONE
+    return Answer(lines=lines or ["nothing to do"], document=document, exit_code=code)
 
 
 def copy(arguments: Namespace) -> Answer:
@@ -163,6 +182,19 @@ COMMANDS = (
             argument("--older-than", "only versions older than this, such as 12h; 14d without a rule", type=duration),
             argument("--retain-versions", "never the newest so many", type=count),
             BRANCH,
+            _DRY_RUN,
+        ),
+    ),
+    Command(
+        name="repair",
+        summary="make a damaged table readable again: versions, lost files, tags, branches and indices",
+        run=repair,
+        arguments=(
+            TABLE,
+            argument(
+                "--level", "full also finds files whose bytes have changed", choices=LEVELS[:2], default=LEVELS[0]
+            ),
+            argument("--allow-loss", "also do steps that lose rows, or bring deleted rows back", action="store_true"),
             _DRY_RUN,
         ),
     ),

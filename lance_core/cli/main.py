@@ -28,8 +28,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: Words of the command line; those of the process if None.
 
     Returns:
-        Exit code: 0 when all is done; 1 if ``verify`` found problems; 2 if the command could not do its work; 130 if it
-        was interrupted.
+        Exit code: 0 when all is done; 1 if ``verify`` or ``repair`` found problems that stay; 2 if the command could
+        not do its work; 130 if it was interrupted.
     """
     parsed = parser().parse_args(arguments)
     try:

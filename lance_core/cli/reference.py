@@ -18,8 +18,9 @@ _INTRODUCTION = f"""# The command line
 is a path or an address such as `s3://bucket/table.lance`. Each command takes `--json` for programs and
 `--storage-option KEY=VALUE`; progress is shown when standard error is a terminal.
 
-Exit codes: 0 when all is done, 1 when `verify` found problems, 2 when the command could not do its work, 130 when it
-was interrupted. With the extra `completion`, `eval "$({PROGRAM} completion bash)"` completes commands and options.
+Exit codes: 0 when all is done, 1 when `verify` or `repair` found problems that stay, 2 when the command could not do
+its work, 130 when it was interrupted. With the extra `completion`, `eval "$({PROGRAM} completion bash)"` completes
+commands and options.
 """
 
 

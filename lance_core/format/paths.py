@@ -42,6 +42,8 @@ _BASE_FOLDERS = frozenset({DATA_FOLDER, DELETIONS_FOLDER, INDICES_FOLDER})
 TAGS_FOLDER = "_refs/tags"
 BRANCHES_FOLDER = "_refs/branches"
 BRANCH_FILES_FOLDER = "tree"
+DAMAGED_FOLDER = "_damaged"
+"""Small damaged files that a repair took away, under the paths that they had; only lance_core knows it."""
 BASE_PREFIX = "_base/"
 TEMPORARY_PREFIX = ".tmp"
 """Names of files that are not finished begin so, here and in pylance."""

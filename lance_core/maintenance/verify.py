@@ -23,6 +23,7 @@ from lance_core.format.index_metadata import index_fields
 from lance_core.format.manifest import manifest_files
 from lance_core.format.paths import (
     BASE_PREFIX,
+    BRANCHES_FOLDER,
     INDICES_FOLDER,
     TAGS_FOLDER,
     VERSIONS_FOLDER,
@@ -33,13 +34,14 @@ from lance_core.format.paths import (
 )
 from lance_core.format.schema import Schema
 from lance_core.maintenance.cleanup_plan import SWEPT_FOLDERS, References
-from lance_core.maintenance.verify_report import VerifyProblem, VerifyReport
+from lance_core.maintenance.verify_report import MAX_PROBLEMS, VerifyProblem, VerifyReport
 from lance_core.scan.deletions import load_deletions
 from lance_core.scan.fragment_reader import FragmentReader
 from lance_core.scan.indexed import open_segment
 from lance_core.scan.lineage import created_versions, has_spilled_lineage, row_ids, updated_versions
 from lance_core.scan.open_files import OpenFiles
 from lance_core.scan.plan import default_batch_size
+from lance_core.table.branches import get_branch
 from lance_core.table.completion import completed
 from lance_core.table.locations import branch_of, object_sizes, with_bases
 from lance_core.table.refs import get_tag, ref_names
@@ -63,6 +65,7 @@ class _Look:
     store: Store
     report: VerifyReport
     progress: Callable[[str, int, int], None]
+    max_problems: int = MAX_PROBLEMS
     sizes: dict[str, int] = field(default_factory=dict[str, int])
     references: References = field(default_factory=References)
     seen: set[bytes] = field(default_factory=set[bytes])
@@ -98,7 +101,7 @@ class _Look:
         problem = VerifyProblem(
             kind=kind, message=message, version=version, fragment_id=fragment_id, path=path, index_name=index_name
         )
-        self.report.add(problem)
+        self.report.add(problem, max_problems=self.max_problems)
 
 
 def verify_table(
@@ -106,6 +109,7 @@ def verify_table(
     *,
     level: str = "quick",
     sample_rows: int | None = None,
+    max_problems: int = MAX_PROBLEMS,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> VerifyReport:
     """Look at all versions of a branch.
@@ -113,9 +117,10 @@ def verify_table(
     Args:
         store: Where the table lies.
         level: ``quick`` looks at manifests, transactions, deletion files and at which files are there; ``full`` also
-            reads all values of the newest version, and holds all bytes of its data and blob files against their
-            checksums; ``indices`` compares the newest version's indices with its columns instead.
+            reads all values of the newest version that can be read, and holds all bytes of its data and blob files
+            against their checksums; ``indices`` compares that version's indices with its columns instead.
         sample_rows: Rows to compare with each segment of an index; all rows and entries if None.
+        max_problems: Problems that the report holds; more are only counted.
         progress: Is told what is being looked at, how much of it is done, and how much there is.
 
     Raises:
@@ -125,7 +130,7 @@ def verify_table(
     if level not in LEVELS:
         raise InvalidInputError(f"'level' must be one of {', '.join(LEVELS)}, not {level!r}")
     report = VerifyReport(uri=store.uri, level=level)
-    look = _Look(store=store, report=report, progress=progress or (lambda *_: None))
+    look = _Look(store=store, report=report, progress=progress or (lambda *_: None), max_problems=max_problems)
     numbers = _numbers(look)
     with look.noting("store"):
         look.sizes = {info.path: info.size for folder in SWEPT_FOLDERS for info in store.list(folder)}
@@ -134,11 +139,16 @@ def verify_table(
     for done, number in enumerate(reversed(numbers)):
         look.progress("versions", done, len(numbers))
         with look.noting("manifest", version=number):
-            manifest = _check_version(look, decode_version(store, number), is_newest=number == numbers[-1])
-            newest = manifest if number == numbers[-1] else newest
+            manifest = _check_version(look, decode_version(store, number), is_newest=newest is None)
+            newest = newest or manifest
     if newest is not None:
+        if newest.version == numbers[-1]:
+            report.version, report.num_fragments = newest.version, len(newest.fragments)
+            report.num_rows = newest.num_rows
         _check_newest(look, newest, sample_rows)
     _check_tags(look, set(numbers))
+    with look.noting("ref"):
+        _check_branches(look)
     _count_orphans(look)
     look.progress("done", 1, 1)
     return report
@@ -278,18 +288,25 @@ def _check_indices(look: _Look, store: Store, manifest: Manifest) -> None:
 
 
 def _check_newest(look: _Look, manifest: Manifest, sample_rows: int | None) -> None:
-    report = look.report
-    report.version, report.num_fragments = manifest.version, len(manifest.fragments)
-    report.num_rows = manifest.num_rows
     files = OpenFiles(with_bases(look.store, manifest))
     _check_row_ids(look, manifest, files)
-    if report.level == "indices":
+    if look.report.level == "indices":
         _audit_indices(look, manifest, files, sample_rows)
-    if report.level == "full":
+    if look.report.level == "full":
         for done, fragment in enumerate(_fragments(manifest)):
             look.progress("values", done, len(manifest.fragments))
             _check_checksums(look, manifest, fragment, files.store)
             _check_values(look, manifest, FragmentReader(files, fragment))
+
+
+def audit_indices(
+    store: Store, manifest: Manifest, *, progress: Callable[[str, int, int], None] | None = None
+) -> list[VerifyProblem]:
+    """Compare all rows and entries of the indices of a version, which need not be committed, with its columns."""
+    report = VerifyReport(uri=store.uri, level="indices")
+    look = _Look(store=store, report=report, progress=progress or (lambda *_: None))
+    _audit_indices(look, manifest, OpenFiles(with_bases(store, manifest)), None)
+    return report.problems
 
 
 def _audit_indices(look: _Look, manifest: Manifest, files: OpenFiles, sample_rows: int | None) -> None:
@@ -399,7 +416,15 @@ def _check_tags(look: _Look, numbers: Iterable[int]) -> None:
         with look.noting("ref", path=f"{TAGS_FOLDER}/{name}"):
             tag = get_tag(look.store, name)
             if tag.branch == own_branch and tag.version not in numbers:
-                look.note("ref", f"tag {name!r} names version {tag.version}, which does not exist")
+                message = f"tag {name!r} names version {tag.version}, which does not exist"
+                look.note("ref", message, path=f"{TAGS_FOLDER}/{name}")
+
+
+def _check_branches(look: _Look) -> None:
+    """Note files of branches that cannot be read: cleanup does not know which versions they keep."""
+    for name in ref_names(look.store, BRANCHES_FOLDER):
+        with look.noting("ref", path=f"{BRANCHES_FOLDER}/{name}"):
+            get_branch(look.store, name)
 
 
 def _count_orphans(look: _Look) -> None:

@@ -83,10 +83,10 @@ class VerifyReport:
         """Return whether nothing is wrong."""
         return not self.num_problems
 
-    def add(self, problem: VerifyProblem) -> None:
-        """Note a problem."""
+    def add(self, problem: VerifyProblem, *, max_problems: int = MAX_PROBLEMS) -> None:
+        """Note a problem; it is only counted if there are so many already."""
         self.num_problems += 1
-        if len(self.problems) < MAX_PROBLEMS:
+        if len(self.problems) < max_problems:
             self.problems.append(problem)
 
     def __str__(self) -> str:

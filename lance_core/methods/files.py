@@ -11,6 +11,7 @@ from lance_core.errors import DatasetNotFoundError, InvalidInputError, VersionNo
 from lance_core.format.index_metadata import index_fields
 from lance_core.format.paths import (
     BRANCH_FILES_FOLDER,
+    DAMAGED_FOLDER,
     INDICES_FOLDER,
     TABLE_FOLDERS,
     VERSIONS_FOLDER,
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from lance_core.store.base import Store
 
 _BATCH = 1000
-_FOLDERS = (*TABLE_FOLDERS, "_refs", BRANCH_FILES_FOLDER)
+_FOLDERS = (*TABLE_FOLDERS, "_refs", BRANCH_FILES_FOLDER, DAMAGED_FOLDER)
 _KINDS = ["manifest", "data file", "deletion file", "transaction file", "index file"]
 _TRACKED = pa.schema(
     [

@@ -151,6 +151,17 @@ def test_restore_and_copy(run, run_json, uri, tmp_path):
         assert lance_core.dataset(target).to_table() == lance_core.dataset(uri, version=4).to_table()
 
 
+def test_repair_plans_and_repairs(run, run_json, uri):
+    assert run("repair", uri) == "nothing to do\n"
+    next(Path(uri, "data").glob(lance_core.dataset(uri).get_fragment(0).metadata.files[0].path)).unlink()
+    plan = run_json("repair", uri, "--dry-run", code=1)
+    assert (plan["rows_lost"], plan["steps"][0]["target"]) == (8, "fragment 0")
+    assert "8 rows are lost: all of fragment 0" in run("repair", uri, "--dry-run", code=1)
+    run("repair", uri, code=2)
+    assert run_json("repair", uri, "--allow-loss")["done"] == {"fragment 0": "removed"}
+    assert lance_core.dataset(uri).count_rows() == 21
+
+
 def test_verify_tells_by_its_exit_code(run_json, uri):
     assert run_json("verify", uri, "--level", "full")["is_ok"]
     data_file = next(Path(uri, "data").iterdir())

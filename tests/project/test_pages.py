@@ -1,0 +1,21 @@
+"""The Python blocks of a page run, in order, as one program in an empty folder, unless they say ``notest``."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+DOCS = Path(__file__).parents[2] / "docs"
+BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+TESTED_ELSEWHERE = {"object-stores"}
+"""Needs servers, see test_object_stores_page."""
+PAGES = sorted(page.stem for page in DOCS.glob("*.md") if BLOCK.search(page.read_text()))
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page not in TESTED_ELSEWHERE])
+def test_blocks_run(page, tmp_path):
+    script = "\n".join(BLOCK.findall((DOCS / f"{page}.md").read_text()))
+    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
