@@ -59,7 +59,7 @@ _SYSTEM_INDEX_PREFIX = "__"
 
 @dataclass(slots=True, kw_only=True)
 class _Diagnosis:
-    """What is known so far."""
+    """A table, its problems, and those that a step repairs."""
 
     store: Store
     runtime: Runtime
@@ -104,43 +104,43 @@ def plan_repair(
         numbers = find_versions(store).numbers
     except CorruptDataError:  # names of both schemes
         numbers = ()
-    found = _Diagnosis(store=store, runtime=runtime, numbers=numbers, problems=report.problems)
-    steps = list(_manifest_steps(found))
-    version = found.readable()[-1] if found.readable() else None
-    if version is None or _is_beyond_repair(found, version):
+    diagnosis = _Diagnosis(store=store, runtime=runtime, numbers=numbers, problems=report.problems)
+    steps = list(_manifest_steps(diagnosis))
+    version = diagnosis.readable()[-1] if diagnosis.readable() else None
+    if version is None or _is_beyond_repair(diagnosis, version):
         return RepairPlan(uri=store.uri, version=None, steps=(), unrepaired=tuple(report.problems))
     manifest = decode_version(store, version)
-    redone = list(_redone(found, manifest))
+    redone = list(_redone(diagnosis, manifest))
     steps = [*(replace(step, loss="") for step in steps), *redone] if redone else steps
-    fragment_steps = list(_fragment_steps(found, manifest))
-    steps += [*fragment_steps, *_tag_steps(found), *_branch_steps(found)]
-    steps += _index_steps(found, manifest, _repaired(manifest, fragment_steps))
-    if not found.damaged:
-        steps += _orphan_steps(found)
-    unrepaired = [problem for number, problem in enumerate(found.problems) if number not in found.explained]
+    fragment_steps = list(_fragment_steps(diagnosis, manifest))
+    steps += [*fragment_steps, *_tag_steps(diagnosis), *_branch_steps(diagnosis)]
+    steps += _index_steps(diagnosis, manifest, _repaired(manifest, fragment_steps))
+    if not diagnosis.damaged:
+        steps += _orphan_steps(diagnosis)
+    unrepaired = [problem for number, problem in enumerate(diagnosis.problems) if number not in diagnosis.explained]
     return RepairPlan(uri=store.uri, version=manifest.version, steps=tuple(steps), unrepaired=tuple(unrepaired))
 
 
-def _is_beyond_repair(found: _Diagnosis, version: int) -> bool:
+def _is_beyond_repair(diagnosis: _Diagnosis, version: int) -> bool:
     """Return whether the newest version cannot be told: for a store, an unknown feature or a table of versions."""
-    is_unreadable = any(position not in found.explained for position, _ in found.take({"manifest"}, version))
-    is_decided_elsewhere = bool(found.damaged) and isinstance(branch_of(found.store)[0], ExternalManifestStore)
-    return is_unreadable or is_decided_elsewhere or any(found.take({"store"}, None))
+    is_unreadable = any(position not in diagnosis.explained for position, _ in diagnosis.take({"manifest"}, version))
+    is_decided_elsewhere = bool(diagnosis.damaged) and isinstance(branch_of(diagnosis.store)[0], ExternalManifestStore)
+    return is_unreadable or is_decided_elsewhere or any(diagnosis.take({"store"}, None))
 
 
 # ------------------------------------------------------------------------------------------------------------ versions
 
 
-def _manifest_steps(found: _Diagnosis) -> Iterator[RepairStep]:
+def _manifest_steps(diagnosis: _Diagnosis) -> Iterator[RepairStep]:
     """Yield a step for each manifest that is certainly damaged."""
     reasons: dict[int, str] = {}
-    for number in found.numbers:
-        for position, problem in found.take({"manifest"}, number):
-            if _is_damaged(found.store, number):
-                found.explained.add(position)
+    for number in diagnosis.numbers:
+        for position, problem in diagnosis.take({"manifest"}, number):
+            if _is_damaged(diagnosis.store, number):
+                diagnosis.explained.add(position)
                 reasons[number] = problem.message
-    found.damaged = sorted(reasons)
-    newest = max(found.readable(), default=0)
+    diagnosis.damaged = sorted(reasons)
+    newest = max(diagnosis.readable(), default=0)
     for number, reason in sorted(reasons.items()):
         is_lost = number > newest
         yield RepairStep(
@@ -150,7 +150,7 @@ def _manifest_steps(found: _Diagnosis) -> Iterator[RepairStep]:
             action=f"its manifest is moved to {DAMAGED_FOLDER}/",
             outcome="removed",
             loss=f"what it changed is lost; version {newest} becomes the newest" if is_lost else "",
-            path=manifest_path(number, find_versions(found.store).naming),
+            path=manifest_path(number, find_versions(diagnosis.store).naming),
         )
 
 
@@ -164,25 +164,25 @@ def _is_damaged(store: Store, number: int) -> bool:
     return False
 
 
-def _redone(found: _Diagnosis, base: Manifest) -> Iterator[RepairStep]:
+def _redone(diagnosis: _Diagnosis, base: Manifest) -> Iterator[RepairStep]:
     """Yield the step that commits a lost version again, if the file of its transaction tells what it was."""
-    lost = [number for number in found.damaged if number > base.version]
+    lost = [number for number in diagnosis.damaged if number > base.version]
     if lost != [base.version + 1]:
         return
-    naming = find_versions(found.store).naming
-    folder = {info.path: info.modified for info in found.store.list("_versions")}
+    naming = find_versions(diagnosis.store).naming
+    folder = {info.path: info.modified for info in diagnosis.store.list("_versions")}
     since = folder.get(manifest_path(base.version, naming))
     candidates = [
         info.path
-        for info in found.store.list(TRANSACTIONS_FOLDER)
+        for info in diagnosis.store.list(TRANSACTIONS_FOLDER)
         if since is not None and info.modified >= since and info.path != transaction_path(base.transaction_file)
     ]
     if len(candidates) != 1:
         return
     (path,) = candidates
     try:
-        transaction = decode_transaction(found.store.get(path), path=path)
-        check_files(found.store, transaction.operation, base)
+        transaction = decode_transaction(diagnosis.store.get(path), path=path)
+        check_files(diagnosis.store, transaction.operation, base)
     except (LanceError, OSError):
         return
     rows = sum(fragment.physical_rows for fragment in brought_fragments(transaction.operation))
@@ -199,18 +199,18 @@ def _redone(found: _Diagnosis, base: Manifest) -> Iterator[RepairStep]:
 # ----------------------------------------------------------------------------------------------------------- fragments
 
 
-def _fragment_steps(found: _Diagnosis, manifest: Manifest) -> Iterator[RepairStep]:
+def _fragment_steps(diagnosis: _Diagnosis, manifest: Manifest) -> Iterator[RepairStep]:
     by_fragment: dict[int, list[tuple[int, VerifyProblem]]] = defaultdict(list)
-    for position, problem in found.take(_BY_FRAGMENT, manifest.version):
+    for position, problem in diagnosis.take(_BY_FRAGMENT, manifest.version):
         if problem.fragment_id is not None:
             by_fragment[problem.fragment_id].append((position, problem))
-    store = with_bases(found.store, manifest)
+    store = with_bases(diagnosis.store, manifest)
     for fragment in manifest.fragments.select(list(by_fragment)):
         problems = by_fragment[fragment.id]
         lost = [file for file in fragment.files if _is_lost(store, file, [problem for _, problem in problems])]
-        step = _without_files(manifest, fragment, lost) if lost else _without_deletions(found, store, fragment)
+        step = _without_files(manifest, fragment, lost) if lost else _without_deletions(diagnosis, store, fragment)
         if step is not None:
-            found.explained.update(position for position, _ in problems)
+            diagnosis.explained.update(position for position, _ in problems)
             yield replace(step, problem="; ".join(f"{problem.message} [{problem.path}]" for _, problem in problems))
 
 
@@ -238,7 +238,7 @@ def _without_files(manifest: Manifest, fragment: Fragment, lost: list[DataFile])
 
     The first file is the one that the rows were written with. Without it there is little left of them.
     """
-    kept = tuple(file for file in fragment.files if file not in lost)
+    remaining = tuple(file for file in fragment.files if file not in lost)
     deleted = 0 if fragment.deletion_file is None else fragment.deletion_file.num_deleted_rows
     live = fragment.physical_rows - deleted
     columns = None if fragment.files[0] in lost else _nullable_columns(manifest, lost)
@@ -261,7 +261,7 @@ def _without_files(manifest: Manifest, fragment: Fragment, lost: list[DataFile])
         loss=f"the values of {', '.join(columns)} in {live:,} rows are lost",
         rows_lost=0,
         values_lost=live * len(columns),
-        updated=replace(fragment, files=kept),
+        updated=replace(fragment, files=remaining),
     )
 
 
@@ -279,7 +279,7 @@ def _nullable_columns(manifest: Manifest, lost: list[DataFile]) -> list[str] | N
     return columns if columns and not ids else None
 
 
-def _without_deletions(found: _Diagnosis, store: Store, fragment: Fragment) -> RepairStep | None:
+def _without_deletions(diagnosis: _Diagnosis, store: Store, fragment: Fragment) -> RepairStep | None:
     """Return the step that takes deletions of an older version, or none, for those that cannot be read."""
     file = fragment.deletion_file
     if file is None:
@@ -292,7 +292,7 @@ def _without_deletions(found: _Diagnosis, store: Store, fragment: Fragment) -> R
         return None
     else:
         return _empty_fragment(fragment) if deleted >= fragment.physical_rows else None
-    older, version = _older_deletions(found, store, fragment)
+    older, version = _older_deletions(diagnosis, store, fragment)
     returned = file.num_deleted_rows - (0 if older.deletion_file is None else older.deletion_file.num_deleted_rows)
     source = "none of its rows counts as deleted" if version is None else f"deletions of version {version} are taken"
     return RepairStep(
@@ -320,10 +320,10 @@ def _empty_fragment(fragment: Fragment) -> RepairStep:
     )
 
 
-def _older_deletions(found: _Diagnosis, store: Store, fragment: Fragment) -> tuple[Fragment, int | None]:
+def _older_deletions(diagnosis: _Diagnosis, store: Store, fragment: Fragment) -> tuple[Fragment, int | None]:
     """Return the fragment with the newest deletions that can be read, and the version that has them."""
-    for version in found.readable()[-2 : -_LOOKBACK - 2 : -1]:
-        older = decode_version(found.store, version).fragments.find(fragment.id)
+    for version in diagnosis.readable()[-2 : -_LOOKBACK - 2 : -1]:
+        older = decode_version(diagnosis.store, version).fragments.find(fragment.id)
         if older is None or older.files[:1] != fragment.files[:1]:
             break
         if older.deletion_file == fragment.deletion_file:
@@ -346,34 +346,34 @@ def _repaired(manifest: Manifest, steps: list[RepairStep]) -> Manifest:
 # ---------------------------------------------------------------------------------------------------- tags and branches
 
 
-def _tag_steps(found: _Diagnosis) -> Iterator[RepairStep]:
+def _tag_steps(diagnosis: _Diagnosis) -> Iterator[RepairStep]:
     """Yield a step for each tag that is damaged, names a version that is not there, or was left by work that died."""
-    root, own_branch = branch_of(found.store)
-    problems = {problem.path: position for position, problem in found.take({"ref"}, None)}
+    root, own_branch = branch_of(diagnosis.store)
+    problems = {problem.path: position for position, problem in diagnosis.take({"ref"}, None)}
     for name in ref_names(root, TAGS_FOLDER):
         position = problems.get(f"{TAGS_FOLDER}/{name}")
         reason = None
         try:
             tag = get_tag(root, name)
-            if tag.branch == own_branch and tag.version not in found.readable():
+            if tag.branch == own_branch and tag.version not in diagnosis.readable():
                 reason = f"it names version {tag.version}, which is not there"
-            elif name.startswith(KEEPING_PREFIX) and _is_old(found, tag.created_at):
+            elif name.startswith(KEEPING_PREFIX) and _is_old(diagnosis, tag.created_at):
                 reason = "it was left by a restore that died, and keeps its version from cleanup"
         except CorruptDataError as error:
             reason = error.message
         except (LanceError, OSError):
             continue
         if reason is not None:
-            found.explained.update(() if position is None else (position,))
+            diagnosis.explained.update(() if position is None else (position,))
             path = tag_path(name)
             action = f"its file is moved to {DAMAGED_FOLDER}/"
             target = f"tag {name!r}"
             yield RepairStep(kind="tag", target=target, problem=reason, action=action, outcome="removed", path=path)
 
 
-def _branch_steps(found: _Diagnosis) -> Iterator[RepairStep]:
+def _branch_steps(diagnosis: _Diagnosis) -> Iterator[RepairStep]:
     """Yield a step for each branch that has no version, and keeps the version that it was to begin from."""
-    root, own_branch = branch_of(found.store)
+    root, own_branch = branch_of(diagnosis.store)
     if own_branch is not None:
         return
     for name in ref_names(root, BRANCHES_FOLDER):
@@ -381,14 +381,14 @@ def _branch_steps(found: _Diagnosis) -> Iterator[RepairStep]:
             if find_versions(branch_store(root, name)).numbers:
                 continue
             created_at = get_branch(root, name).created_at
-            if created_at is None or not _is_old(found, datetime.fromtimestamp(created_at, UTC)):
+            if created_at is None or not _is_old(diagnosis, datetime.fromtimestamp(created_at, UTC)):
                 continue
             reason = "it has no version: whoever made it died"
         except CorruptDataError as error:
             reason = f"it has no version, and {error.message}"
-            found.explained.update(
+            diagnosis.explained.update(
                 position
-                for position, problem in found.take({"ref"}, None)
+                for position, problem in diagnosis.take({"ref"}, None)
                 if problem.path == f"{BRANCHES_FOLDER}/{name}"
             )
         except (LanceError, OSError):
@@ -402,18 +402,18 @@ def _branch_steps(found: _Diagnosis) -> Iterator[RepairStep]:
 # ---------------------------------------------------------------------------------------------------- indices, orphans
 
 
-def _index_steps(found: _Diagnosis, manifest: Manifest, repaired: Manifest) -> Iterator[RepairStep]:
+def _index_steps(diagnosis: _Diagnosis, manifest: Manifest, repaired: Manifest) -> Iterator[RepairStep]:
     reasons: dict[str, str] = {}
-    wrong = list(found.take({"index"}, manifest.version))
+    wrong = list(diagnosis.take({"index"}, manifest.version))
     for index in manifest.indices:
         if index.name.startswith(_SYSTEM_INDEX_PREFIX):
             continue
         for position, problem in wrong:
             is_named = problem.path is None and f"index {index.name!r} " in problem.message
             if is_named or index.uuid_text in (problem.path or ""):
-                found.explained.add(position)
+                diagnosis.explained.add(position)
                 reasons.setdefault(index.name, problem.message)
-    for problem in audit_indices(found.store, repaired):
+    for problem in audit_indices(diagnosis.store, repaired):
         if problem.index_name is not None:
             reasons.setdefault(problem.index_name, problem.message)
     for name, reason in sorted(reasons.items()):
@@ -421,9 +421,9 @@ def _index_steps(found: _Diagnosis, manifest: Manifest, repaired: Manifest) -> I
         yield RepairStep(kind="index", target=name, problem=reason, action=action, outcome="rebuilt")
 
 
-def _orphan_steps(found: _Diagnosis) -> Iterator[RepairStep]:
+def _orphan_steps(diagnosis: _Diagnosis) -> Iterator[RepairStep]:
     try:
-        explained = explain_cleanup_old_versions(found.store, versions=(), error_if_tagged_old_versions=False)
+        explained = explain_cleanup_old_versions(diagnosis.store, versions=(), error_if_tagged_old_versions=False)
     except (LanceError, OSError):
         return
     files = explained.candidate_files
@@ -437,5 +437,5 @@ def _orphan_steps(found: _Diagnosis) -> Iterator[RepairStep]:
         )
 
 
-def _is_old(found: _Diagnosis, created_at: datetime | None) -> bool:
-    return created_at is not None and created_at < found.runtime.now() - _UNFINISHED_AGE
+def _is_old(diagnosis: _Diagnosis, created_at: datetime | None) -> bool:
+    return created_at is not None and created_at < diagnosis.runtime.now() - _UNFINISHED_AGE

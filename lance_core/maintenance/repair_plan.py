@@ -54,7 +54,7 @@ class RepairStep:
 
 @frozen(kw_only=True)
 class RepairPlan:
-    """What `lance_core.repair` would do to a table.
+    """The steps that `lance_core.repair` would take.
 
     Attributes:
         uri: The table.
