@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 from lance_core.errors import (
@@ -14,8 +15,10 @@ from lance_core.errors import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-_EXPIRY = "expires_at_millis"
+EXPIRY = "expires_at_millis"
 """Storage option that says when vended credentials end; no store knows it."""
+NAMESPACE = "namespace"
+"""Storage option that tells stores, in any process, how to ask for credentials again."""
 
 
 def find_table(
@@ -44,7 +47,7 @@ def find_table(
         response = client.describe_table(DescribeTableRequest(id=names))
     except TableNotFoundError as error:
         raise DatasetNotFoundError(f"the namespace has no table {'.'.join(names)!r}") from error
-    return _answer(response, names, storage_options)
+    return _answer(client, response, names, storage_options)
 
 
 def declare_table(
@@ -70,7 +73,7 @@ def declare_table(
             raise DatasetAlreadyExistsError(
                 f"the namespace has a table {'.'.join(names)!r} already. Use mode 'append' or 'overwrite'"
             ) from error
-    return _answer(response, names, storage_options)
+    return _answer(client, response, names, storage_options)
 
 
 def table_to_write(
@@ -96,12 +99,15 @@ def _checked(uri: object, client: Any, table_id: Sequence[str] | None) -> list[s
     return list(table_id)
 
 
-def _answer(response: Any, names: Sequence[str], given: Mapping[str, str] | None) -> tuple[str, dict[str, str]]:
+def _answer(
+    client: Any, response: Any, names: Sequence[str], given: Mapping[str, str] | None
+) -> tuple[str, dict[str, str]]:
     name = ".".join(names)
     if response.managed_versioning:
         raise UnsupportedError(f"the namespace commits the versions of {name!r} itself, which lance_core does not do")
     if not response.location:
         raise InvalidInputError(f"the namespace names no location for {name!r}")
     options = {**(given or {}), **(response.storage_options or {})}
-    options.pop(_EXPIRY, None)
+    if options.pop(EXPIRY, None) is not None and hasattr(client, "spec"):
+        options[NAMESPACE] = json.dumps({**client.spec(), "table_id": list(names)}, sort_keys=True)
     return response.location, options

@@ -5,11 +5,12 @@ from lance_core.unsupported import late_names
 try:
     from lance_core.namespace.directory import DirectoryNamespace
     from lance_core.namespace.rest import RestNamespace
+    from lance_core.namespace.vending import connect
 except ModuleNotFoundError as error:
     if (error.name or "").partition(".")[0] != "lance_namespace":
         raise
     raise ModuleNotFoundError("for namespaces, install lance-dagster[namespace]", name=error.name) from error
 
-__all__ = ["DirectoryNamespace", "RestNamespace"]
+__all__ = ["DirectoryNamespace", "RestNamespace", "connect"]
 
 __getattr__ = late_names(__name__)

@@ -84,6 +84,10 @@ class DirectoryNamespace(ln.LanceNamespace):
     reset_ops_metrics = refused("DirectoryNamespace.reset_ops_metrics")
     retrieve_ops_metrics = refused("DirectoryNamespace.retrieve_ops_metrics")
 
+    def spec(self) -> dict[str, Any]:
+        """Return the arguments of `lance_core.namespace.connect` that make this namespace."""
+        return {"impl": "dir", "properties": self._properties}
+
     def namespace_id(self) -> str:
         """Return a text that names the folder."""
         return f"DirectoryNamespace(root={self._properties['root']!r})"
@@ -228,8 +232,8 @@ class DirectoryNamespace(ln.LanceNamespace):
 
     def _folders(self) -> set[str]:
         """Names of tables that folders of the root make."""
-        scheme, sign, place = self._root.rpartition("://")
-        parent, _, folder = place.rpartition("/") if not sign or "/" in place else (place, "", "")
+        scheme, sign, path = self._root.rpartition("://")
+        parent, _, folder = path.rpartition("/") if not sign or "/" in path else (path, "", "")
         names = open_store(f"{scheme}{sign}{parent}" or "/", self._options).names(folder)
         return {name.rstrip("/")[: -len(_SUFFIX)] for name in names if name.rstrip("/").endswith(_SUFFIX)}
 

@@ -61,6 +61,10 @@ class RestNamespace(ln.LanceNamespace):
     reset_ops_metrics = refused("RestNamespace.reset_ops_metrics")
     retrieve_ops_metrics = refused("RestNamespace.retrieve_ops_metrics")
 
+    def spec(self) -> dict[str, Any]:
+        """Return the arguments of `lance_core.namespace.connect` that make this namespace."""
+        return {"impl": "rest", "properties": self._properties}
+
     def namespace_id(self) -> str:
         """Return a text that names the service."""
         return f"RestNamespace(uri={self._uri!r}, delimiter={self._delimiter!r})"

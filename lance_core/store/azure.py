@@ -6,9 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from lance_core.errors import UnsupportedError
 from lance_core.frozen import frozen
+from lance_core.store.azure_options import parse_azure_options
 from lance_core.store.object_client import obstore
+from lance_core.store.vended import credential_provider
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from lance_core.store.azure_options import AzureOptions
 
 _CONFIG = (
@@ -32,6 +36,8 @@ _CONFIG = (
     "encryption_key",
     "disable_tagging",
 )
+
+_SECRETS = frozenset({"account_key", "sas_token", "token", "client_secret"})
 
 
 @frozen(kw_only=True)
@@ -67,6 +73,8 @@ class AzureContainer:
 
         options = self.options
         config = {name: value for name in _CONFIG if (value := getattr(options, name)) is not None}
+        if options.namespace is not None:
+            config = {name: value for name, value in config.items() if name not in _SECRETS}
         if options.skip_signature or options.anon:
             config["skip_signature"] = True
         provider = self._credential_provider()
@@ -77,8 +85,10 @@ class AzureContainer:
         )
 
     def _credential_provider(self) -> Any:
-        """Return azure-identity's default credentials if they are asked for and no others are given."""
+        """Return those of a namespace, or azure-identity's if they are asked for and no others are given."""
         options = self.options
+        if options.namespace is not None:
+            return credential_provider(options.namespace, _vended)
         secrets = (options.account_key, options.sas_token, options.token, options.client_secret)
         if options.anon is not False or any(secret is not None for secret in secrets):
             return None
@@ -90,3 +100,8 @@ class AzureContainer:
                 "pip install azure-identity"
             ) from error
         return AzureCredentialProvider()
+
+
+def _vended(options: Mapping[str, str]) -> dict[str, str | None]:
+    parsed = parse_azure_options(options)
+    return {"token": parsed.token} if parsed.sas_token is None else {"sas_token": parsed.sas_token}

@@ -47,6 +47,7 @@ class ClientOptions:
         http2_only: Use HTTP/2 only.
         pool_idle_timeout: Seconds after which an idle connection is closed. None for the client's default.
         pool_max_idle_per_host: Maximum number of idle connections per host. None for no limit.
+        namespace: JSON text by which a namespace is asked for credentials; see `lance_core.table_id`.
     """
 
     allow_http: bool = False
@@ -64,6 +65,7 @@ class ClientOptions:
     http2_only: bool = False
     pool_idle_timeout: float | None = None
     pool_max_idle_per_host: int | None = None
+    namespace: str | None = field(default=None, repr=False)
 
     def client_config(self) -> Any:
         """Return the HTTP settings as obstore takes them."""

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.frozen import frozen
-from lance_core.store.google_options import check_key
+from lance_core.store.google_options import check_key, parse_google_options
 from lance_core.store.object_client import obstore
+from lance_core.store.vended import credential_provider
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -81,7 +82,9 @@ class GoogleBucket:
         }
 
     def _credential_provider(self) -> Any:
-        """Return google-auth's credentials for kinds of files that obstore does not know; None for all others."""
+        """Return those of a namespace, or google-auth's for files that obstore does not know, else None."""
+        if self.options.namespace is not None:
+            return credential_provider(self.options.namespace, _vended)
         content = self._credentials()
         kind = None if content is None else content.get("type")
         is_inline = self.options.service_account_key is not None
@@ -115,3 +118,7 @@ class GoogleBucket:
             return json.loads(file.read_bytes())
         except (OSError, ValueError):
             raise InvalidInputError(f"Google credentials cannot be read from {str(file)!r}") from None
+
+
+def _vended(options: Mapping[str, str]) -> dict[str, str | None]:
+    return {"token": parse_google_options(options).bearer_token}

@@ -79,6 +79,7 @@ def _open_plain(address: str, scheme: str, options: dict[str, str], *, is_arbitr
         case _:
             from lance_core.store.fsspec_store import FsspecStore  # noqa: PLC0415 rarely needed
 
+            options.pop("namespace", None)  # fsspec's file systems keep the credentials that they were given
             return FsspecStore(uri=address.rstrip("/"), scheme=scheme, options=options, is_arbitrated=is_arbitrated)
 
 

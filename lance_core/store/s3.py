@@ -9,8 +9,12 @@ from typing import TYPE_CHECKING, Any
 from lance_core.errors import UnsupportedError
 from lance_core.frozen import frozen
 from lance_core.store.object_client import obstore
+from lance_core.store.s3_options import parse_s3_options
+from lance_core.store.vended import credential_provider
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from lance_core.store.s3_options import S3Options
 
 # Set where AWS gives a process an identity of its own, which obstore knows how to use and to renew.
@@ -90,10 +94,11 @@ class S3Bucket:
         if virtual and endpoint is not None:
             scheme, _, host = endpoint.partition("://")
             endpoint = f"{scheme}://{self.name}.{host}"
+        is_renewed = options.namespace is not None
         return {
-            "access_key_id": options.access_key_id,
-            "secret_access_key": options.secret_access_key,
-            "session_token": options.session_token,
+            "access_key_id": None if is_renewed else options.access_key_id,
+            "secret_access_key": None if is_renewed else options.secret_access_key,
+            "session_token": None if is_renewed else options.session_token,
             "region": options.region,
             "endpoint": endpoint,
             "virtual_hosted_style_request": virtual,
@@ -102,8 +107,10 @@ class S3Bucket:
         }
 
     def _credential_provider(self) -> Any:
-        """Return boto3's credentials if a profile or a file of profiles holds them; None for all other kinds."""
+        """Return those of a namespace, or boto3's if a profile or a file of profiles holds them, else None."""
         options = self.options
+        if options.namespace is not None:
+            return credential_provider(options.namespace, _vended)
         if options.access_key_id is not None or options.skip_signature:
             return None
         profile = options.profile or os.environ.get(_PROFILE)
@@ -120,6 +127,15 @@ class S3Bucket:
             ) from error
         session = boto3.Session(profile_name=profile, region_name=options.region)
         return None if session.get_credentials() is None else Boto3CredentialProvider(session)
+
+
+def _vended(options: Mapping[str, str]) -> dict[str, str | None]:
+    parsed = parse_s3_options(options)
+    return {
+        "access_key_id": parsed.access_key_id,
+        "secret_access_key": parsed.secret_access_key,
+        "token": parsed.session_token,
+    }
 
 
 def _has_profiles() -> bool:

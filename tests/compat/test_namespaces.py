@@ -1,8 +1,10 @@
 """Tables by name: in folders that pylance shares, and behind a REST service."""
 
+import datetime as dt
 import json
 import pickle
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -15,6 +17,7 @@ import pytest
 import lance_core
 from lance_core.errors import DatasetAlreadyExistsError, DatasetNotFoundError, InvalidInputError, UnsupportedError
 from lance_core.namespace import DirectoryNamespace, RestNamespace
+from lance_core.store.open import open_store
 
 ROWS = pa.table({"id": [1, 2]})
 
@@ -167,12 +170,15 @@ class Service(BaseHTTPRequestHandler):
             self.reply(200, {} if result is None else result.to_dict())
 
     def reply(self, status, answer):
-        content = json.dumps({**self.server.vended, **answer} if status == 200 else answer).encode()
+        content = json.dumps({**answer, **self.vend()} if status == 200 else answer).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
         self.wfile.write(content)
+
+    def vend(self):
+        return self.server.vended
 
     def log_message(self, *_):
         """Say nothing."""
@@ -221,6 +227,44 @@ def test_settings_of_the_service_reach_the_store(service):
     service.vended = {"managed_versioning": True}
     with pytest.raises(UnsupportedError, match="commits the versions of 'orders' itself"):
         lance_core.dataset(namespace_client=names, table_id=["orders"])
+
+
+def test_credentials_that_expire_are_asked_for_again(service, s3, monkeypatch):
+    """Each answer has other keys, which end at once; the store of a table that is open uses the new ones."""
+    answers = []
+
+    def options():
+        answers.append(f"key{len(answers)}")
+        secret = {"aws_access_key_id": answers[-1], "aws_secret_access_key": "secret", "aws_session_token": "token"}
+        address = {"aws_endpoint": s3.endpoint, "aws_region": "us-east-1", "allow_http": "true"}
+        return {**secret, **address, "expires_at_millis": str(int(time.time() * 1000) + 1000)}
+
+    root = DirectoryNamespace(root=f"{s3.uri}/lake", **{f"storage.{k}": v for k, v in s3.storage_options.items()})
+    monkeypatch.setattr(service, "names", root)
+    monkeypatch.setattr(Service, "vend", lambda _: {"storage_options": options()})
+    names = RestNamespace(uri=f"http://127.0.0.1:{service.server_port}")
+    table = lance_core.write_dataset(ROWS, namespace_client=names, table_id=["orders"])
+    asked = len(answers)
+    assert asked > 1
+    table.insert(ROWS)
+    assert len(answers) > asked
+    copy = pickle.loads(pickle.dumps(lance_core.dataset(namespace_client=names, table_id=["orders"])))  # noqa: S301
+    assert copy.count_rows() == 4
+
+
+@pytest.mark.parametrize(
+    ("address", "options", "credential"),
+    [
+        ("az://c/t", {"azure_storage_sas_token": "sv=1&sig=2"}, {"sas_token": "sv=1&sig=2"}),
+        ("gs://b/t", {"google_bearer_token": "abc"}, {"token": "abc"}),
+    ],
+)
+def test_all_object_stores_renew(address, options, credential, monkeypatch):
+    end = dt.datetime(2030, 1, 1, tzinfo=dt.UTC)
+    monkeypatch.setattr("lance_core.namespace.vending.vended_options", lambda _: (options, end))
+    account = {"account_name": "x"} if address.startswith("az") else {}
+    store = open_store(address, {**account, "namespace": "{}"})
+    assert store._bucket._credential_provider()() == {**credential, "expires_at": end}
 
 
 def test_a_service_that_is_not_there_is_an_error():
