@@ -230,14 +230,14 @@ def test_settings_of_the_service_reach_the_store(service):
 
 
 def test_credentials_that_expire_are_asked_for_again(service, s3, monkeypatch):
-    """Each answer has other keys, which end at once; the store of a table that is open uses the new ones."""
+    """Each answer has other keys, which have ended already; the store of a table that is open uses the new ones."""
     answers = []
 
     def options():
         answers.append(f"key{len(answers)}")
         secret = {"aws_access_key_id": answers[-1], "aws_secret_access_key": "secret", "aws_session_token": "token"}
         address = {"aws_endpoint": s3.endpoint, "aws_region": "us-east-1", "allow_http": "true"}
-        return {**secret, **address, "expires_at_millis": str(int(time.time() * 1000) + 1000)}
+        return {**secret, **address, "expires_at_millis": str(int(time.time() * 1000) - 1)}
 
     root = DirectoryNamespace(root=f"{s3.uri}/lake", **{f"storage.{k}": v for k, v in s3.storage_options.items()})
     monkeypatch.setattr(service, "names", root)
