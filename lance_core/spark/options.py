@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from lance_core.arguments import DEFAULT_MAX_BYTES_PER_FILE, DEFAULT_MAX_ROWS_PER_FILE
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.spark.read_options import PLACES_IN_TIME, ReadOptions
+from lance_core.table_id import find_table, table_to_write
 
 # Spark adds these itself for tables and views in its catalog.
 _CATALOG_KEYS = frozenset({"location", "provider", "owner", "serialization.format"})
@@ -167,10 +168,20 @@ def _parse_base_options(text: str) -> dict[str, dict[str, str]]:
     return {address: _strings(json.dumps(options)) for address, options in params.items()}
 
 
-_SECRET = frozenset({"storage_options", "base_store_params"})
+def _namespace(text: str) -> dict[str, str]:
+    properties = _strings(text)
+    if "impl" not in properties:
+        raise ValueError
+    return properties
+
+
+_NAMESPACE, _TABLE_ID = "namespace", "tableid"
+_SECRET = frozenset({"storage_options", "base_store_params", _NAMESPACE})
 
 _PARSERS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
     "path": ("an address", _address),
+    "namespace": ("a JSON object of strings with 'impl' (dir, rest, ...) and properties", _namespace),
+    "table_id": ("a JSON list of names", _names),
     "version": ("a version number", _count),
     "tag": ("the name of a tag", _text),
     "branch": ("the name of a branch", _text),
@@ -230,7 +241,7 @@ def parse_options(kind: type[Parsed], options: Mapping[str, str]) -> Parsed:
     names = {field.name.replace("_", ""): field.name for field in fields(kind)}
     given: dict[str, str] = {}
     unknown: list[str] = []
-    for key, value in ((key.lower(), value) for key, value in options.items()):
+    for key, value in ((key.lower(), value) for key, value in _located(kind, options).items()):
         if _is_ignored(key, kind):
             continue
         name = names.get(_OTHER_NAMES.get(key, key).replace("_", ""))
@@ -247,6 +258,28 @@ def parse_options(kind: type[Parsed], options: Mapping[str, str]) -> Parsed:
             "Spark's catalog lose it: use CREATE TEMPORARY VIEW v USING lance OPTIONS (path '...') instead."
         )
     return kind(**{key: _parse(key, value) for key, value in given.items()})
+
+
+def _located(kind: type[Any], options: Mapping[str, str]) -> Mapping[str, str]:
+    """Return options with the path and the storage options of a table that is given by its name in a namespace."""
+    keys = {key.lower().replace("_", ""): key for key in options}
+    if _NAMESPACE not in keys and _TABLE_ID not in keys:
+        return options
+    if not {_NAMESPACE, _TABLE_ID} <= keys.keys() or "path" in keys:
+        raise InvalidInputError("Give either the path, or the options 'namespace' and 'table_id'.")
+    from lance_core.namespace import connect  # noqa: PLC0415 an extra
+
+    rest = dict(options)
+    namespace = _parse("namespace", rest.pop(keys[_NAMESPACE]))
+    names = _parse("table_id", rest.pop(keys[_TABLE_ID]))
+    key = keys.get("storageoptions", "storage_options")
+    given = _parse("storage_options", rest.get(key, "{}"))
+    client = connect(namespace.pop("impl"), namespace)
+    if kind is ReadOptions:
+        path, given = find_table(None, client, names, given)
+    else:
+        path, given = table_to_write(None, client, names, "append", given)
+    return {**rest, "path": path, key: json.dumps(given)}
 
 
 def _is_ignored(key: str, kind: type[Any]) -> bool:

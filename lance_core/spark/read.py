@@ -19,6 +19,7 @@ from lance_core.spark.read_options import ReadOptions
 from lance_core.spark.session import is_connect, register
 from lance_core.spark.source import resolve
 from lance_core.store.open import open_store
+from lance_core.table_id import find_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -33,7 +34,7 @@ _ASKED_COLUMNS = frozenset((*SYSTEM_COLUMNS, CHANGE_TYPE, COMMIT_VERSION, COMMIT
 
 def read_lance(
     spark: SparkSession,
-    uri: str,
+    uri: str | None = None,
     *,
     columns: Sequence[str] | None = None,
     filter: Condition | None = None,  # noqa: A002 the name in pylance
@@ -53,12 +54,14 @@ def read_lance(
     split_bytes: int | None = None,
     storage_options: Mapping[str, str] | None = None,
     base_store_params: Mapping[str, Mapping[str, str]] | None = None,
+    namespace_client: Any = None,
+    table_id: Sequence[str] | None = None,
 ) -> DataFrame:
     """Read a table as a DataFrame that stays at one version.
 
     Args:
         spark: The session; the data source is registered in it.
-        uri: Address of the dataset.
+        uri: Address of the dataset; None with ``namespace_client`` and ``table_id``.
         columns: Columns to read, in this order; dotted paths inside structs come out as columns of that name. Spark
             itself tells a Python source nothing about the columns a query needs, so this is what saves reading the
             others.
@@ -82,6 +85,8 @@ def read_lance(
         split_bytes: Bytes on disk that one partition should hold; 128 MiB if not given.
         storage_options: Options of the store.
         base_store_params: Options of other places that the table names, by address; an entry also allows the place.
+        namespace_client: A `lance_namespace.LanceNamespace` that knows the address. Needs the extra ``namespace``.
+        table_id: Names of the namespaces from the root, and that of the table.
 
     Raises:
         DatasetNotFoundError, VersionNotFoundError, RefNotFoundError: There is no such thing.
@@ -94,6 +99,8 @@ def read_lance(
         2
     """
     register(spark)
+    if uri is None or namespace_client is not None or table_id is not None:
+        uri, storage_options = find_table(uri, namespace_client, table_id, storage_options)
     options = ReadOptions(
         path=absolute(uri),
         version=version,

@@ -26,6 +26,7 @@ from lance_core.spark.types import lance_schema
 from lance_core.spark.write_plan import open_target, plan_write
 from lance_core.store.open import open_store
 from lance_core.table.snapshot import find_snapshot
+from lance_core.table_id import table_to_write
 from lance_core.write import write_dataset
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ Distribution = Literal["auto", "none", "balance", "range"]
 
 def write_lance(
     df: DataFrame,
-    uri: str,
+    uri: str | None = None,
     *,
     mode: WriteMode = "append",
     replace_where: Condition | None = None,
@@ -63,6 +64,8 @@ def write_lance(
     table_config: Mapping[str, str] | None = None,
     storage_options: Mapping[str, str] | None = None,
     base_store_params: Mapping[str, Mapping[str, str]] | None = None,
+    namespace_client: Any = None,
+    table_id: Sequence[str] | None = None,
 ) -> CommitResult:
     """Write a DataFrame as one new version of a table, which is created if need be.
 
@@ -74,7 +77,7 @@ def write_lance(
         df: The rows. Of a table that is created, metadata of columns say what Spark has no types for:
             ``{"arrow.fixed-size-list.size": 16}`` makes an array a vector, ``{"lance-encoding:blob": "true"}`` binary
             values blobs; ``comment`` and other texts are stored.
-        uri: Address of the dataset.
+        uri: Address of the dataset; None with ``namespace_client`` and ``table_id``.
         mode: ``append``; ``overwrite`` also takes the DataFrame's schema; ``error``, ``errorifexists`` and ``create``
             refuse if the dataset exists; ``ignore`` does nothing then.
         replace_where: Condition: the rows of the table that match are replaced by the DataFrame (with mode append or
@@ -107,6 +110,9 @@ def write_lance(
         table_config: Configuration of a dataset that is created or overwritten.
         storage_options: Options of the store.
         base_store_params: Options of other places that the table names, by address; an entry also allows the place.
+        namespace_client: A `lance_namespace.LanceNamespace` that knows the address, or gives a new table one. Needs the
+            extra ``namespace``.
+        table_id: Names of the namespaces from the root, and that of the table.
 
     Raises:
         InvalidInputError: The DataFrame does not fit the table; the message names the columns.
@@ -122,6 +128,8 @@ def write_lance(
     replaces = replace_where is not None or bool(partition_overwrite_by)
     _check_mode(mode, replaces=replaces)
     watch = Stopwatch()
+    if uri is None or namespace_client is not None or table_id is not None:
+        uri, storage_options = table_to_write(uri, namespace_client, table_id, mode, storage_options)
     options = WriteOptions(
         path=open_store(uri).uri,  # workers may run in another folder than the caller
         mode="create" if mode in ("error", "errorifexists", "create") else None,
