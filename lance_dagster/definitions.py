@@ -128,7 +128,7 @@ def describe_tables(definitions: dg.Definitions) -> dg.Definitions:
             return spec
         metadata: dict[str, Any] = {}
         if spec.key in stored:
-            metadata |= storage_metadata(spec.key, stored[spec.key].tables.uri(spec.key))
+            metadata |= storage_metadata(spec.key, stored[spec.key].tables.address(spec.key))
         if spec.key in maintenance:
             metadata[MAINTENANCE_LINK] = dg.MetadataValue.md(_links(maintenance[spec.key]))
         given = {key: value for key, value in metadata.items() if key not in spec.metadata}

@@ -79,6 +79,13 @@ class LanceIOManager(dg.ConfigurableIOManager):
     model_config = ConfigDict(extra="forbid")
 
     root: str = Field(description="Folder or URI that holds the tables.")
+    namespace: dict[str, str] = Field(
+        default_factory=dict,
+        description="Namespace that knows where the tables are: `impl` (dir, rest, ...) and its properties. `root` is "
+        "then the names of a namespace in it, with slashes between them, or empty. Take tokens from `dg.EnvVar`.",
+        repr=False,
+        json_schema_extra=_compat.SECRET,
+    )
     storage_options: dict[str, str] = Field(
         default_factory=dict,
         description="Settings of the object store. Take keys from `dg.EnvVar`: Dagster keeps what is written here.",
@@ -130,6 +137,8 @@ class LanceIOManager(dg.ConfigurableIOManager):
 
     # Versions read by each running step, to be told with what it writes.
     _inputs: dict[str, dict[str, int]] = PrivateAttr(default_factory=dict)
+    # Storage options that the namespace gave, by the address of their table.
+    _vended: dict[str, Any] = PrivateAttr(default_factory=dict)
     # Assets that were loaded, by the address of their table.
     _places_of_assets: dict[str, dg.AssetKey] = PrivateAttr(default_factory=dict)
 
@@ -139,7 +148,13 @@ class LanceIOManager(dg.ConfigurableIOManager):
     @property
     def tables(self) -> Tables:
         """Naming and opening."""
-        return Tables(root=self.root, storage_options=self.storage_options, base_store_params=self.base_store_params)
+        return Tables(
+            root=self.root,
+            storage_options=self.storage_options,
+            base_store_params=self.base_store_params,
+            namespace=self.namespace,
+            vended=self._vended,
+        )
 
     @property
     def _materialized_branch(self) -> str | None:
@@ -179,7 +194,7 @@ class LanceIOManager(dg.ConfigurableIOManager):
         settings = WriteSettings.of(*sources, default=self._defaults(), is_partitioned=context.has_asset_partitions)
         selection = _output_selection(context, settings)
         identity = self._identity(context, selection)
-        uri = find_setting("uri", *sources) or self.tables.uri(context.asset_key)
+        uri = find_setting("uri", *sources) or self.tables.uri(context.asset_key, is_written=True)
         registered = self._registered(obj, uri)
         if registered is not None:
             dataset, outcome = registered, Outcome(operation="register", version=registered.version)
@@ -279,7 +294,7 @@ class LanceIOManager(dg.ConfigurableIOManager):
             filter=input_filter(settings.filter, selection, dataset),
             is_empty=is_empty or dataset is None,
             schema=schema,
-            storage_options=self.storage_options,
+            storage_options=self.tables.storage_options_of(uri),
             base_store_params=self.base_store_params,
             spark_session=lambda: spark_session(self.spark),
         )

@@ -23,6 +23,7 @@ from lance_core.errors import (
     RefAlreadyExistsError,
     RefNotFoundError,
 )
+from lance_core.table_id import find_table, table_to_write
 from lance_dagster.handlers.base import store_options
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 SUFFIX = ".lance"
+_NAMESPACE = "namespace://"
+_BRANCHES = "/tree/"
 PLACEHOLDER = "lance/placeholder_for"
 """Transaction property of an empty main branch: the branch that was begun before the main branch held data."""
 # A part may not start with a dot (hidden, "..") nor be a table's folder name; the rest is what every object store,
@@ -74,6 +77,28 @@ def absolute_root(root: str) -> str:
     return os.path.abspath(os.path.expanduser(root))  # noqa: PTH100,PTH111 - text in, text out: a URI is no Path
 
 
+def connect_namespace(properties: dict[str, str]) -> Any:
+    """Open the namespace that ``impl`` and properties name.
+
+    Raises:
+        InvalidInputError: ``impl`` is missing, or a property is wrong.
+    """
+    from lance_core.namespace import connect  # noqa: PLC0415 an extra
+
+    if "impl" not in properties:
+        msg = "`namespace` needs `impl`: dir, rest, or a name that the package lance-namespace knows."
+        raise InvalidInputError(msg)
+    return connect(properties.pop("impl"), properties)
+
+
+def _create_namespaces(namespace: Any, names: Sequence[str]) -> None:
+    """Create the namespaces that a table is to be in."""
+    from lance_namespace import CreateNamespaceRequest  # noqa: PLC0415 an extra
+
+    for count in range(1, len(names) + 1):
+        namespace.create_namespace(CreateNamespaceRequest(id=list(names[:count]), mode="exist_ok"))
+
+
 def is_placeholder(dataset: lance_core.LanceDataset) -> bool:
     """Return whether a version is the empty beginning of a table that only branches have written."""
     if dataset.branch is not None or dataset.version != 1 or dataset.count_rows():
@@ -87,23 +112,64 @@ class Tables:
     """All tables below one root.
 
     Args:
-        root: Folder or URI.
+        root: Folder or URI; names in the namespace, with slashes between them, if there is one.
         storage_options: Credentials and settings of the object store.
         base_store_params: The same for other places that a table may name, by their address.
+        namespace: ``impl`` and properties of a namespace that knows where tables are; see
+            `lance_core.namespace.connect`.
+        vended: Storage options of the tables that a namespace was asked for, by their URI.
     """
 
     root: str
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
     base_store_params: Mapping[str, Mapping[str, str]] = field(default_factory=dict, repr=False)
+    namespace: Mapping[str, str] = field(default_factory=dict, repr=False)
+    vended: dict[str, Mapping[str, str]] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def options(self) -> dict[str, Any]:
         """Settings of the stores, as the functions of lance_core take them."""
         return store_options(self.storage_options, self.base_store_params)
 
-    def uri(self, asset_key: dg.AssetKey) -> str:
-        """URI of an asset's table (see the module's text)."""
+    def storage_options_of(self, uri: str) -> Mapping[str, str]:
+        """Storage options of a table (or a branch of it), those that its namespace vends among them."""
+        return self.vended.get(uri.partition(_BRANCHES)[0], self.storage_options)
+
+    def options_of(self, uri: str) -> dict[str, Any]:
+        """Settings of the stores of a table, as the functions of lance_core take them."""
+        return store_options(self.storage_options_of(uri), self.base_store_params)
+
+    def address(self, asset_key: dg.AssetKey) -> str:
+        """Text that tells an asset's table from others; no namespace is asked."""
+        if self.namespace:
+            return f"{_NAMESPACE}{'/'.join(self._table_id(asset_key))}"
         return f"{absolute_root(self.root)}/{table_path(asset_key.path)}"
+
+    def uri(self, asset_key: dg.AssetKey, *, is_written: bool = False) -> str:
+        """URI of an asset's table (see the module's text).
+
+        Args:
+            asset_key: The asset.
+            is_written: Give the table a place if its namespace does not know it yet.
+        """
+        if not self.namespace:
+            return self.address(asset_key)
+        namespace = connect_namespace(dict(self.namespace))
+        table_id = self._table_id(asset_key)
+        try:
+            if is_written:
+                _create_namespaces(namespace, table_id[:-1])
+                uri, options = table_to_write(None, namespace, table_id, "append", self.storage_options)
+            else:
+                uri, options = find_table(None, namespace, table_id, self.storage_options)
+        except DatasetNotFoundError:
+            return self.address(asset_key)
+        self.vended[uri] = options
+        return uri
+
+    def _table_id(self, asset_key: dg.AssetKey) -> list[str]:
+        table_path(asset_key.path)
+        return [*(name for name in self.root.split("/") if name), *asset_key.path]
 
     def asset_key(self, uri: str) -> dg.AssetKey | None:
         """The asset whose table (or a branch of it) has a URI: the reverse of ``uri``; None for any other place."""
@@ -138,7 +204,9 @@ class Tables:
             DatasetNotFoundError: No table there, or only branches of it hold data so far.
             VersionNotFoundError, RefNotFoundError: No such version, tag or branch.
         """
-        dataset = lance_core.dataset(uri, version=version, asof=as_of, branch=branch, **self.options)
+        if uri.startswith(_NAMESPACE):
+            raise DatasetNotFoundError("The namespace has no such table.", path=uri)
+        dataset = lance_core.dataset(uri, version=version, asof=as_of, branch=branch, **self.options_of(uri))
         if not allow_placeholder and is_placeholder(dataset):
             raise DatasetNotFoundError("Only branches of this table hold data so far.", path=uri)
         return dataset
@@ -202,6 +270,6 @@ class Tables:
                 uri,
                 mode="create",
                 transaction_properties={PLACEHOLDER: branch},
-                **self.options,
+                **self.options_of(uri),
             )
         return self.open(uri, allow_placeholder=True)

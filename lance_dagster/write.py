@@ -170,7 +170,7 @@ def _request(
         properties=target.properties | ({lance_core.IDEMPOTENCY_KEY: target.token} if operation in _KEEPING else {}),
         token=target.token,
         idempotency_key=target.token if target.has_twins else None,
-        storage_options=target.tables.storage_options,
+        storage_options=target.tables.storage_options_of(target.uri),
         base_store_params=target.tables.base_store_params,
     )
 

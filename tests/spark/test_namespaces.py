@@ -38,5 +38,5 @@ def test_wrong_options_are_refused(tmp_path):
     for options in ({"namespace": namespace}, {"namespace": namespace, "tableId": '["a"]', "path": "p"}):
         with pytest.raises(InvalidInputError, match="either the path, or the options 'namespace' and 'table_id'"):
             parse_options(ReadOptions, options)
-    with pytest.raises(InvalidInputError, match="'namespace' must be a JSON object .* got something else"):
+    with pytest.raises(InvalidInputError, match=r"'namespace' must be a JSON object .* got something else"):
         parse_options(WriteOptions, {"namespace": '{"header.Authorization": "secret"}', "table_id": '["a"]'})
