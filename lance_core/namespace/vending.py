@@ -17,7 +17,7 @@ from lance_core.table_id import EXPIRY
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_IMPLEMENTATIONS: dict[str, type[DirectoryNamespace | RestNamespace]] = {
+_IMPLEMENTATIONS: dict[str, Any] = {"dir": DirectoryNamespace, "rest": RestNamespace}
     "dir": DirectoryNamespace,
     "rest": RestNamespace,
 }
