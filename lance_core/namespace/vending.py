@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _IMPLEMENTATIONS: dict[str, Any] = {"dir": DirectoryNamespace, "rest": RestNamespace}
-    "dir": DirectoryNamespace,
-    "rest": RestNamespace,
-}
 
 
 def connect(impl: str, properties: Mapping[str, str]) -> Any:
