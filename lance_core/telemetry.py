@@ -114,7 +114,7 @@ class Span:
 
     def __enter__(self) -> Self:
         self._started = time.monotonic()
-        for observer in _OBSERVERS:
+        for observer in tuple(_OBSERVERS):  # other threads add and remove observers
             end = _guarded(observer, self)
             if end is not None:
                 self._ends.append(end)
@@ -194,7 +194,7 @@ def on_end(hook: OnEnd) -> Callable[[], None]:
     """Let a metrics hook see each operation when it has ended; returns a function that removes the hook.
 
     Args:
-        hook: Takes an `Span` with its ``seconds``, ``rows``, ``num_bytes``, ``attributes`` and ``error``.
+        hook: Takes a `Span` with its ``seconds``, ``rows``, ``num_bytes``, ``attributes`` and ``error``.
     """
     return observe(lambda _: hook)
 
