@@ -12,6 +12,8 @@ def bytes_text(num_bytes: float) -> str:
     value, unit = float(num_bytes), 0
     while value >= 999.5 and unit < len(_BYTE_UNITS) - 1:
         value, unit = value / 1000, unit + 1
+    if value == 1 and unit == 0:
+        return "1 byte"
     return f"{value:,.0f} {_BYTE_UNITS[unit]}" if unit == 0 or value >= 99.5 else f"{value:.3g} {_BYTE_UNITS[unit]}"
 
 

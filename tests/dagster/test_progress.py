@@ -111,7 +111,7 @@ def test_tasks_of_a_connect_server_are_told(caplog):
 def test_units():
     assert [bytes_text(size) for size in (0, 1, 999, 1234, 2_000_000, 123_400_000, 5e12)] == [
         "0 bytes",
-        "1 bytes",
+        "1 byte",
         "999 bytes",
         "1.23 kB",
         "2 MB",
