@@ -92,21 +92,26 @@ def build_maintenance_alerts(
     def alerts(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         lance: LanceResource = getattr(context.resources, resource_key)
         results = look_at_all(
-            lance, policies, branch=branch, compaction=compaction, deletions=deletions, cleanup=cleanup
+            lance,
+            policies,
+            context.instance,
+            branch=branch,
+            compaction=compaction,
+            deletions=deletions,
+            cleanup=cleanup,
         )
         now, cursor = datetime.now(UTC), _cursor(context.cursor)
-        failures = _failures(context.instance, name, since=cursor.get(_SINCE))
-        current = [*_alerts(results), *failures]
+        since = cursor.get(_SINCE, now.timestamp() - minimum_interval_seconds)
+        current = [*_alerts(results), *_failures(context.instance, name, since=since)]
         told = {tuple(entry) for entry in cursor.get(_TOLD, ())}
         new = [alert for alert in current if (alert.kind, alert.subject) not in told]
         for alert in new:
             context.log.warning("%s: %s: %s", alert.kind, alert.subject, alert.text)
         if new and notify is not None:
             notify(new)
-        lasting = [[alert.kind, alert.subject] for alert in current if alert not in failures]
         return dg.SensorResult(
             skip_reason=f"{len(new)} new problems, {len(current)} in all.",
-            cursor=json.dumps({_SINCE: now.timestamp(), _TOLD: lasting}),
+            cursor=json.dumps({_SINCE: now.timestamp(), _TOLD: [[alert.kind, alert.subject] for alert in current]}),
             asset_events=_evaluations(results, health_key),
         )
 
@@ -129,9 +134,9 @@ def _alerts(results: Sequence[TableHealth]) -> list[MaintenanceAlert]:
     return alerts
 
 
-def _failures(instance: dg.DagsterInstance, name: str, *, since: float | None) -> list[MaintenanceAlert]:
+def _failures(instance: dg.DagsterInstance, name: str, *, since: float) -> list[MaintenanceAlert]:
     """Runs of the maintenance job, and of the sensor that requests maintenance when needed, that failed lately."""
-    after = None if since is None else datetime.fromtimestamp(since, UTC)
+    after = datetime.fromtimestamp(since, UTC)
     failed = [dg.DagsterRunStatus.FAILURE]
     filters = (
         dg.RunsFilter(job_name=name, statuses=failed, updated_after=after),

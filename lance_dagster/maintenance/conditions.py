@@ -71,7 +71,9 @@ class MaintenanceNeeded(dg.AutomationCondition):
     def _needs(self, table: Sequence[str], kind: str) -> bool:
         """Return whether a table needs a kind of maintenance; an asset that does all kinds is for any of them."""
         try:
-            dataset = self._lance.dataset(table, branch=self._branch)
+            # In an environment of its own, maintenance never touches the main branch.
+            branch = self._branch if self._branch is not None else self._lance.own_branch
+            dataset = self._lance.dataset(table, branch=branch)
         except (DatasetNotFoundError, RefNotFoundError):
             return False
         needs = what_rewriting_needs(dataset, self._compaction, self._deletions, self._indices)

@@ -1,6 +1,6 @@
 """Health of all tables: the maintenance that each needs, and the reasons."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 import lance_core
-from lance_core.errors import DatasetNotFoundError, LanceError
+from lance_core.errors import DatasetNotFoundError, LanceError, RefNotFoundError
 from lance_dagster._compat import schedule_is_on
 from lance_dagster.index_numbers import index_numbers
 from lance_dagster.maintenance.indices import INDICES, what_indices_need
+from lance_dagster.maintenance.live import current_data, versions_in_use
 from lance_dagster.maintenance.policies import (
     DEFAULT_CLEANUP,
     DEFAULT_COMPACTION,
@@ -55,18 +56,32 @@ class TableHealth:
     blocking_tags: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
+def fragments_to_merge(dataset: lance_core.LanceDataset, compaction: CompactionPolicy | None) -> int:
+    """Return the number of fragments that compaction would merge; reads the manifest."""
+    return 0 if compaction is None else num_fragments(plan_compaction(dataset, compaction))
+
+
 def what_rewriting_needs(
     dataset: lance_core.LanceDataset,
     compaction: CompactionPolicy | None,
     deletions: DeletionPolicy | None,
     indices: IndexPolicy | None = None,
+    *,
+    merged: int | None = None,
 ) -> dict[str, str]:
-    """Return the reasons for compaction, materialization of deletions and upkeep of indices; reads the manifest."""
+    """Return the reasons for compaction, materialization of deletions and upkeep of indices; reads the manifest.
+
+    Args:
+        dataset: The table.
+        compaction: When to merge fragments.
+        deletions: When to rewrite fragments with deleted rows.
+        indices: Indices to keep up to date.
+        merged: From `fragments_to_merge`, if it is known already.
+    """
     needs: dict[str, str] = {}
-    if compaction is not None:
-        merged = num_fragments(plan_compaction(dataset, compaction))
-        if merged >= max(compaction.min_fragments, 1):
-            needs["compaction"] = f"{merged} small fragments can be merged"
+    merged = fragments_to_merge(dataset, compaction) if merged is None else merged
+    if compaction is not None and merged >= max(compaction.min_fragments, 1):
+        needs["compaction"] = f"{merged} small fragments can be merged"
     if deletions is not None:
         heavy = num_fragments(plan_materialization(dataset, deletions))
         if heavy:
@@ -85,27 +100,40 @@ def look_at(
     deletions: DeletionPolicy | None,
     cleanup: CleanupPolicy | None,
     indices: IndexPolicy | None = None,
+    in_use: Callable[[lance_core.LanceDataset], Iterable[int]] = current_data,
 ) -> TableHealth:
-    """Look at one table; reads the manifests of its versions, and nothing else."""
-    needs = what_rewriting_needs(dataset, compaction, deletions, indices)
+    """Look at one table; reads the manifests of its versions, and nothing else.
+
+    Args:
+        dataset: The table, newest version.
+        table: Its name.
+        compaction: What is judged by; None looks for nothing of this kind, as with the next three.
+        deletions: Likewise.
+        cleanup: Likewise.
+        indices: Likewise.
+        in_use: Returns the versions that clean-up keeps because of their data.
+    """
+    merged = fragments_to_merge(dataset, compaction)
+    needs = what_rewriting_needs(dataset, compaction, deletions, indices, merged=merged)
     versions, tags = dataset.versions(), dataset.tags.list()
     blocking_tags: dict[str, int] = {}
     if cleanup is not None:
         branch_tags = {name: tag["version"] for name, tag in tags.items() if tag["branch"] == dataset.branch}
-        now, tagged = datetime.now(UTC), set(branch_tags.values())
+        now = datetime.now(UTC)
         outdated = {
             version["version"]
             for version in versions[: -cleanup.retain_versions]
             if now - version["timestamp"].astimezone(UTC) > cleanup.older_than
         }
-        old = outdated - tagged
+        old = outdated.difference(branch_tags.values())
+        if old and cleanup.keep_live_inputs:
+            old = old.difference(in_use(dataset))
         # Clean-up expires run tags by itself.
         blocking_tags = {
             name: version for name, version in branch_tags.items() if version in outdated and not is_run_tag(name)
         }
         if old:
             needs["cleanup"] = f"{len(old)} of {len(versions)} versions are older than {cleanup.older_than}"
-    merged = num_fragments(plan_compaction(dataset, compaction)) if compaction is not None else 0
     numbers = {
         "lance/rows": dataset.count_rows(),
         **table_numbers(dataset),
@@ -184,7 +212,13 @@ def build_table_health(
     def table_health(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
         lance: LanceResource = getattr(context.resources, resource_key)
         results = look_at_all(
-            lance, policies, branch=branch, compaction=compaction, deletions=deletions, cleanup=cleanup
+            lance,
+            policies,
+            context.instance,
+            branch=branch,
+            compaction=compaction,
+            deletions=deletions,
+            cleanup=cleanup,
         )
         metadata = health_metadata(results)
         if schedule is not None:
@@ -201,6 +235,7 @@ def build_table_health(
         check_specs=[
             dg.AssetCheckSpec(name, asset=asset_key, description=text) for name, text in HEALTH_CHECKS.items()
         ],
+        dagster_type=dg.Nothing,
         op_tags={"dagster/priority": "-100"},
     )(table_health)
 
@@ -208,17 +243,45 @@ def build_table_health(
 def look_at_all(
     lance: "LanceResource",
     tables: Mapping[dg.AssetKey, IndexPolicy | None],
+    instance: dg.DagsterInstance,
     *,
     branch: str | None,
     compaction: CompactionPolicy | None,
     deletions: DeletionPolicy | None,
     cleanup: CleanupPolicy | None,
 ) -> list[TableHealth]:
-    """Look at tables, several at a time."""
+    """Look at tables, several at a time.
+
+    Args:
+        lance: Where the tables are.
+        tables: Index policies by asset key.
+        instance: Knows the versions that assets downstream were made from, which clean-up keeps.
+        branch: The branch to look at; None for the resource's own.
+        compaction: As in `look_at`.
+        deletions: As in `look_at`.
+        cleanup: As in `look_at`.
+    """
+    # In an environment of its own, maintenance never touches the main branch.
+    branch = branch if branch is not None else lance.own_branch
 
     def look(table: dg.AssetKey) -> TableHealth:
-        policies: Any = {"compaction": compaction, "deletions": deletions, "cleanup": cleanup}
-        return _look(lance, table, branch, **policies, indices=tables[table])
+        name = table.to_user_string() if branch is None else f"{table.to_user_string()}@{branch}"
+        try:
+            return look_at(
+                lance.dataset(table, branch=branch),
+                name,
+                compaction=compaction,
+                deletions=deletions,
+                cleanup=cleanup,
+                indices=tables[table],
+                in_use=lambda dataset: versions_in_use(instance, table, dataset),
+            )
+        except DatasetNotFoundError:
+            return TableHealth(table=name, needs={}, numbers={}, problem="there is no table yet")
+        except RefNotFoundError:
+            return TableHealth(table=name, needs={}, numbers={})
+        except LanceError as error:
+            return TableHealth(table=name, needs={}, numbers={}, problem=f"cannot be read: {error}")
 
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="lance_health") as pool:
         return list(pool.map(look, tables))
@@ -283,23 +346,3 @@ def schedule_text(instance: dg.DagsterInstance, schedule: dg.ScheduleDefinition)
 
 def _total(tables: Iterable[TableHealth], name: str) -> int:
     return sum(table.numbers.get(f"lance/{name}", 0) for table in tables)
-
-
-def _look(
-    lance: "LanceResource",
-    key: dg.AssetKey,
-    branch: str | None,
-    *,
-    compaction: CompactionPolicy | None,
-    deletions: DeletionPolicy | None,
-    cleanup: CleanupPolicy | None,
-    indices: IndexPolicy | None,
-) -> TableHealth:
-    name = key.to_user_string() if branch is None else f"{key.to_user_string()}@{branch}"
-    try:
-        dataset = lance.dataset(key, branch=branch)
-        return look_at(dataset, name, compaction=compaction, deletions=deletions, cleanup=cleanup, indices=indices)
-    except DatasetNotFoundError:
-        return TableHealth(table=name, needs={}, numbers={}, problem="there is no table yet")
-    except LanceError as error:
-        return TableHealth(table=name, needs={}, numbers={}, problem=f"cannot be read: {error}")

@@ -172,7 +172,9 @@ def _order(
         spark=None if spark_key is None else lambda: watch.takes(spark_session(getattr(context.resources, spark_key))),
         storage_options=lance.storage_options,
         max_attempts=setting.max_attempts,
-        in_use=versions_in_use(context, table, dataset) if policy is not None and policy.keep_live_inputs else {},
+        in_use=versions_in_use(context.instance, table, dataset, run_id=context.run.run_id)
+        if policy is not None and policy.keep_live_inputs
+        else {},
         grace_period=timedelta(0) if policy is None else grace_period(context, policy),
     )
 

@@ -104,6 +104,39 @@ def test_checks_of_health_warn_of_tables_in_need_and_of_versions_that_tags_hold(
     assert checks["versions_held"].metadata["lance/needs"].value == {"a": "quarter holds 1"}
 
 
+def test_versions_that_clean_up_keeps_for_their_data_are_no_need(run, tables):
+    """The table is as it was; what changed it last, and what assets were made from, is older than compactions."""
+
+    @dg.asset
+    def raw() -> pa.Table:
+        return pa.table({"id": [1]})
+
+    @dg.asset
+    def report(raw: pa.Table) -> pa.Table:
+        return raw
+
+    run(raw, report)
+    run(raw)
+    dataset = tables.dataset("raw")
+    for number in range(3):
+        dataset.update_config({"note": str(number)})
+    for tag in dataset.tags.list():
+        dataset.tags.delete(tag)
+    live = CleanupPolicy(older_than=timedelta(0), retain_versions=1, grace_period=timedelta(0))
+
+    def needs(policy):
+        return metadata_of(run(build_table_health("raw", cleanup=policy)), "maintenance/table_health")["lance/needs"]
+
+    assert needs(live) == {}
+    assert needs(CLEANUP) == {"raw": {"cleanup": "4 of 5 versions are older than 0:00:00"}}
+
+
+def test_a_table_without_the_branch_of_the_environment_needs_nothing(root, instance, busy):
+    lance = LanceResource(root=root, branch="trial")
+    result = dg.materialize([build_table_health(busy, cleanup=CLEANUP)], instance=instance, resources={"lance": lance})
+    assert metadata_of(result, "maintenance/table_health")["lance/tables_in_need"] == 0
+
+
 def test_alerts_are_told_once_and_recorded_as_checks(root, instance, tables, busy):
     told = []
     sensor = build_maintenance_alerts(busy, cleanup=CLEANUP, notify=told.extend)
@@ -126,8 +159,11 @@ def test_alerts_are_told_once_and_recorded_as_checks(root, instance, tables, bus
     ]
     told.clear()
     failed = _failing.execute_in_process(instance=instance, raise_on_error=False)
-    tick(first.cursor)
+    second = tick(first.cursor)
     assert [(alert.kind, alert.subject) for alert in told] == [("maintenance_failed", failed.run_id)]
+    told.clear()
+    tick(second.cursor)
+    assert not told
 
 
 @dg.op
