@@ -123,6 +123,15 @@ def stored_assets(graph: Any, io_manager_key: str) -> Mapping[dg.AssetKey, Mappi
     }
 
 
+def stores_value(asset: dg.AssetsDefinition, key: dg.AssetKey) -> bool:
+    """Return whether an asset may give a value to its IO manager; one of type ``Nothing`` never does."""
+    return asset.is_executable and not any(
+        asset.op.output_def_named(name).dagster_type.is_nothing
+        for name, output_key in asset.keys_by_output_name.items()
+        if output_key == key
+    )
+
+
 def io_manager_key(graph: Any, key: dg.AssetKey) -> str | None:
     """Resource key of the IO manager that stores an asset; None if the graph does not have it."""
     try:

@@ -96,7 +96,8 @@ def check_definitions(definitions: dg.Definitions) -> dg.Definitions:
 def describe_tables(definitions: dg.Definitions) -> dg.Definitions:
     """Give the assets that are Lance tables the kind ``lance``, their place, and links to their maintenance.
 
-    What the definitions of the assets say already stays as it is.
+    What the definitions of the assets say already stays as it is. Assets that give nothing to an IO manager, such as
+    those declared ``-> None``, are left alone.
 
     Example:
         ``defs = describe_tables(check_definitions(dg.Definitions(assets=assets, resources=resources)))``
@@ -118,9 +119,9 @@ def describe_tables(definitions: dg.Definitions) -> dg.Definitions:
             table = spec.metadata.get(TABLE_LINK)
             if isinstance(table, dg.DagsterAssetMetadataValue):
                 maintenance.setdefault(table.asset_key, []).append(spec.key)
-            elif isinstance(asset, dg.AssetsDefinition) and asset.is_executable:
+            elif isinstance(asset, dg.AssetsDefinition) and _compat.stores_value(asset, spec.key):
                 manager = managers.get(asset.get_io_manager_key_for_asset_key(spec.key))
-                if manager is not None and not _is_maintenance(spec):
+                if manager is not None:
                     stored[spec.key] = manager
 
     def described(spec: dg.AssetSpec) -> dg.AssetSpec:
@@ -128,7 +129,9 @@ def describe_tables(definitions: dg.Definitions) -> dg.Definitions:
             return spec
         metadata: dict[str, Any] = {}
         if spec.key in stored:
-            metadata |= storage_metadata(spec.key, stored[spec.key].tables.address(spec.key))
+            manager = stored[spec.key]
+            address = TableAddress.of(spec.key, spec.metadata, manager.tables, branch=manager.branch)
+            metadata |= storage_metadata(spec.key, address.uri)
         if spec.key in maintenance:
             metadata[MAINTENANCE_LINK] = dg.MetadataValue.md(_links(maintenance[spec.key]))
         given = {key: value for key, value in metadata.items() if key not in spec.metadata}
@@ -153,11 +156,6 @@ def describe_tables(definitions: dg.Definitions) -> dg.Definitions:
         asset_checks=definitions.asset_checks,
         metadata=definitions.metadata,
     )
-
-
-def _is_maintenance(spec: dg.AssetSpec) -> bool:
-    """Return whether an asset of ours stores no table: those of health and of groups of tables."""
-    return spec.key.path[-1] in {"table_health", "tables"} and STORAGE_KIND in spec.kinds
 
 
 def _links(keys: Sequence[dg.AssetKey]) -> str:

@@ -107,6 +107,7 @@ def build_retention_asset(
         deps=[asset.key],
         group_name=group_name,
         kinds={"lance"},
+        dagster_type=dg.Nothing,
         description="Deletes partitions "
         + (f"that ended {policy.older_than} ago." if policy.keep is None else f"but the newest {policy.keep}."),
         required_resource_keys={resource_key},

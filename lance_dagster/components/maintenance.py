@@ -125,7 +125,7 @@ class MaintenanceModel(dg.Model, dg.Resolvable):
     per: Literal["step", "table", "group"] = Field(
         default="step", description="One asset per step of a table, per table, or one for all tables."
     )
-    num_threads: int = Field(default=4, ge=1, description="Tables worked on at a time, if one asset is for all.")
+    num_threads: int = Field(default=4, ge=1, description="Tables worked on at a time, if one step is for many.")
     alerts: bool = Field(default=False, description="Add a sensor that tells of tables in need and of failures.")
     cron_schedule: str | None = Field(
         default="0 3 * * *", description="When; null makes no schedule.", examples=["0 3 * * *", "@weekly"]

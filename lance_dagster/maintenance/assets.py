@@ -86,7 +86,8 @@ def build_maintenance_assets(
         spark_resource_key: Where a ``SparkSessionResource`` (or anything with a ``spark_session``) is; large tables
             are then rewritten by Spark's tasks. The session is not started for anything else.
         group_name: Asset group.
-        pool: Concurrency pool; default ``lance/<table>`` (one writer of a table at a time if the pool's limit is 1).
+        pool: Concurrency pool. None is ``lance/<table>`` with ``per="step"`` (one writer of a table at a time if the
+            pool's limit is 1), and no pool otherwise.
         kinds: Kinds shown on the asset.
         tags: Asset tags.
         owners: Asset owners.
@@ -225,7 +226,13 @@ def _asset(
         return dg.MaterializeResult(metadata=readable(metadata))
 
     metadata = {TABLE_LINK: dg.MetadataValue.asset(table)}
-    return dg.asset(key=key, required_resource_keys=setting.resource_keys, metadata=metadata, **options)(maintenance)
+    return dg.asset(
+        key=key,
+        dagster_type=dg.Nothing,
+        required_resource_keys=setting.resource_keys,
+        metadata=metadata,
+        **options,
+    )(maintenance)
 
 
 def _group_asset(
@@ -241,4 +248,6 @@ def _group_asset(
     def maintenance(context: dg.AssetExecutionContext, config: MaintenanceConfig) -> dg.MaterializeResult:
         return run_many(context, plans, setting, num_threads=num_threads, dry_run=config.dry_run)
 
-    return dg.asset(key=key, required_resource_keys=setting.resource_keys, **options)(maintenance)
+    return dg.asset(key=key, dagster_type=dg.Nothing, required_resource_keys=setting.resource_keys, **options)(
+        maintenance
+    )

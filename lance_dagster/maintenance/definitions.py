@@ -161,7 +161,7 @@ def build_maintenance_definitions(
             ``when_needed`` requests have the executor of the code location, since Dagster gives them no job.
         per: One asset per ``step`` of a table, per ``table``, or one for the ``group`` of all tables; see
             ``build_maintenance_assets``.
-        num_threads: Tables that are worked on at the same time with ``per="group"``.
+        num_threads: Tables that are worked on at the same time with ``per="table"`` and ``"group"``.
     """
     policies: dict[str, Any] = {
         "compaction": compaction,

@@ -13,13 +13,19 @@ def test_tables_get_a_kind_a_place_and_links_to_their_maintenance(root):
     @dg.asset(io_manager_key="other")
     def report() -> str: ...
 
+    @dg.asset
+    def mail() -> None: ...
+
+    @dg.asset(metadata={"lance/uri": f"{root}/elsewhere"})
+    def moved() -> pa.Table: ...
+
     resources = {
         "io_manager": LanceIOManager(root=root),
         "other": dg.InMemoryIOManager(),
         "lance": LanceResource(root=root),
     }
     defs = dg.Definitions.merge(
-        dg.Definitions(assets=[orders, report], resources=resources),
+        dg.Definitions(assets=[orders, report, mail, moved], resources=resources),
         build_maintenance_definitions([orders], per="table"),
     )
     specs = {spec.key.to_user_string(): spec for spec in describe_tables(defs).resolve_all_asset_specs()}
@@ -30,4 +36,6 @@ def test_tables_get_a_kind_a_place_and_links_to_their_maintenance(root):
     assert link == "[orders/maintenance](/assets/orders/maintenance)"
     assert specs["orders/maintenance"].metadata["lance/maintained_table"].asset_key == dg.AssetKey("orders")
     assert "lance" not in specs["report"].kinds
+    assert not specs["mail"].kinds
+    assert specs["moved"].metadata["dagster/uri"] == f"{root}/elsewhere"
     assert "dagster/uri" not in specs["lance_maintenance/table_health"].metadata
