@@ -6,6 +6,7 @@ without a warning but not documented, and missing in ``build_output_context`` an
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -16,7 +17,7 @@ from lance_core.errors import InvalidInputError
 
 if TYPE_CHECKING:
     import logging
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
     from pydantic.config import JsonDict
@@ -121,6 +122,26 @@ def stored_assets(graph: Any, io_manager_key: str) -> Mapping[dg.AssetKey, Mappi
         for key in definition.keys
         if definition.get_io_manager_key_for_asset_key(key) == io_manager_key
     }
+
+
+def asset_graphs(context: Any) -> list[Any]:
+    """Assets that are known to a step, a sensor or an automation condition: those of its job and its code location."""
+    context = getattr(context, "op_execution_context", context)
+    graphs: list[Any] = [getattr(context, "asset_graph", None)]
+    with suppress(Exception):  # contexts made by hand, and Dagster's CheckError, which has no public name
+        graph = context.job_def.asset_layer.asset_graph
+        graphs.append(getattr(graph, "source_asset_graph", graph))
+    with suppress(Exception):
+        graphs.append(context.repository_def.asset_graph)
+    return [graph for graph in graphs if graph is not None]
+
+
+def asset_metadata(graphs: Iterable[Any], key: dg.AssetKey) -> Mapping[str, Any]:
+    """Metadata of the definition of an asset; nothing if no graph has it."""
+    for graph in graphs:
+        if graph.has(key):
+            return graph.get(key).metadata
+    return {}
 
 
 def stores_value(asset: dg.AssetsDefinition, key: dg.AssetKey) -> bool:

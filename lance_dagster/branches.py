@@ -14,7 +14,8 @@ from pydantic import Field
 
 from lance_core.errors import DatasetNotFoundError, InvalidInputError, LanceError, RefNotFoundError
 from lance_dagster.history import data_changes
-from lance_dagster.maintenance.tables import Table, table_keys
+from lance_dagster.located import lance_of
+from lance_dagster.maintenance.tables import Table, as_list, table_keys, table_metadata
 from lance_dagster.publish import check_publishable, publish
 from lance_dagster.settings import MAIN
 
@@ -94,14 +95,15 @@ def build_branch_jobs(
         publish_name: Name of the job that publishes, and of its op.
         drop_name: Name of the job that drops, and of its op.
     """
-    keys = table_keys(tables)
+    tables = as_list(tables)
+    keys, metadata = table_keys(tables), table_metadata(tables)
 
     def publish_branch(context: dg.OpExecutionContext, config: BranchConfig) -> None:
-        lance: LanceResource = getattr(context.resources, resource_key)
+        lance = lance_of(context, resource_key, metadata)
         _publish_all(context, lance, _chosen(keys, config), config)
 
     def drop_branch(context: dg.OpExecutionContext, config: BranchConfig) -> None:
-        lance: LanceResource = getattr(context.resources, resource_key)
+        lance = lance_of(context, resource_key, metadata)
         _drop_all(context, lance, _chosen(keys, config), config)
 
     return [
@@ -112,7 +114,8 @@ def build_branch_jobs(
 
 def _job(name: str, function: Any, resource_key: str, description: str) -> dg.JobDefinition:
     op = dg.op(name=name, required_resource_keys={resource_key}, description=description)(function)
-    graph = dg.GraphDefinition(name=name, node_defs=[op], description=description)
+    # An op and a graph of one name would not load in one code location.
+    graph = dg.GraphDefinition(name=f"{name}_graph", node_defs=[op], description=description)
     return graph.to_job(name=name, executor_def=dg.in_process_executor)
 
 

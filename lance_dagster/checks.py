@@ -5,18 +5,16 @@ No ``from __future__ import annotations`` here: Dagster reads the annotations of
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import dagster as dg
 
 from lance_core.errors import InvalidInputError
+from lance_dagster.located import lance_of
 from lance_dagster.partitions import TablePartitions
 from lance_dagster.setting_keys import check_asset
 from lance_dagster.settings import BRANCH
 from lance_dagster.table_checks import LanceChecks
-
-if TYPE_CHECKING:
-    from lance_dagster.resource import LanceResource
 
 
 def build_lance_checks(
@@ -97,7 +95,7 @@ def build_checks(
         required_resource_keys={resource_key},
     )
     def lance_checks(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
-        lance: LanceResource = getattr(context.resources, resource_key)
+        lance = lance_of(context, resource_key)
         # Where the run works on a branch, that is what is checked.
         branch = context.run.tags.get(BRANCH) or lance.own_branch
         dataset = lance.tables.open_preferred(lance.uri(key), branch)

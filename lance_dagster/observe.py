@@ -4,16 +4,14 @@ No ``from __future__ import annotations`` here: Dagster reads the annotations of
 """
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import dagster as dg
 
 from lance_dagster.history import data_version
+from lance_dagster.located import lance_of
 from lance_dagster.metadata import STORAGE_KIND
 from lance_dagster.setting_keys import check_metadata, warn_of
-
-if TYPE_CHECKING:
-    from lance_dagster.resource import LanceResource
 
 
 def build_observable_table(
@@ -71,7 +69,7 @@ def build_observable_table(
         required_resource_keys={resource_key},
     )
     def observe(context: dg.AssetExecutionContext):  # noqa: ANN202 - Dagster refuses the annotation it names itself
-        lance: LanceResource = getattr(context.resources, resource_key)
+        lance = lance_of(context, resource_key)
         dataset = lance.dataset(key)
         yield dg.ObserveResult(
             asset_key=key,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from copy import copy
 from datetime import UTC, timedelta
 from typing import TYPE_CHECKING, Any, Unpack
 
 import dagster as dg
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, PrivateAttr
 
 import lance_core
 from lance_core.optimize import CompactionArguments
@@ -19,7 +20,7 @@ from lance_dagster.settings import own_branch
 from lance_dagster.tables import Tables
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from datetime import datetime
 
     import pyarrow as pa
@@ -61,6 +62,8 @@ class LanceResource(dg.ConfigurableResource):
         "None or an empty text is the main branch; see `deployment_branch`.",
     )
 
+    _place: Any = PrivateAttr(default=None)
+
     @property
     def tables(self) -> Tables:
         """Naming and opening."""
@@ -68,7 +71,19 @@ class LanceResource(dg.ConfigurableResource):
 
     def uri(self, asset_key: dg.AssetKey | Sequence[str] | str) -> str:
         """URI of the table of an asset; a str is one part or parts joined by ``/``."""
-        return self.tables.uri(_key(asset_key))
+        key = _key(asset_key)
+        place: str | None = None if self._place is None else self._place(key)
+        return place or self.tables.uri(key)
+
+    def at_places(self, place: Callable[[dg.AssetKey], str | None]) -> LanceResource:
+        """Return a copy that finds some tables elsewhere.
+
+        Args:
+            place: Returns the URI of the table of an asset, or None if it is where its key says.
+        """
+        lance = copy(self)
+        lance._place = place  # noqa: SLF001 - of a copy of this
+        return lance
 
     def exists(self, asset_key: dg.AssetKey | Sequence[str] | str) -> bool:
         """Return whether the table is there."""

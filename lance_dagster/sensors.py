@@ -8,7 +8,7 @@ event log is asked before an event is reported, because a daemon may stop betwee
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import dagster as dg
 
@@ -16,10 +16,8 @@ import lance_core
 from lance_core.errors import DatasetNotFoundError, InvalidInputError
 from lance_dagster.changes import Change, Seen, changes_since
 from lance_dagster.identity import RUN_ID
+from lance_dagster.located import lance_of
 from lance_dagster.metadata import STORAGE_KIND
-
-if TYPE_CHECKING:
-    from lance_dagster.resource import LanceResource
 
 Report = Literal["materialization", "observation"]
 _EVENTS: dict[Report, Any] = {"materialization": dg.AssetMaterialization, "observation": dg.AssetObservation}
@@ -74,7 +72,7 @@ def build_table_sensor(
         default_status=default_status,
     )
     def table_sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
-        lance: LanceResource = getattr(context.resources, resource_key)
+        lance = lance_of(context, resource_key)
         try:
             dataset = lance.tables.open(uri or lance.uri(key))
         except DatasetNotFoundError:

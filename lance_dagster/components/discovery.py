@@ -101,7 +101,7 @@ class LanceDiscoveryComponent(StorageModel, dg.StateBackedComponent):
         if self.maintenance is None or not entries:
             return definitions
         upkeep = self.maintenance.definitions(
-            ["/".join(entry["key"]) for entry in entries],
+            ["/".join([*self.key_prefix, *entry["key"]]) for entry in entries],
             name=self.maintenance_name,
             group_name="maintenance",
             resource_key=self.resource_key,

@@ -7,10 +7,11 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import dagster as dg
 
+from lance_dagster.located import lance_of
 from lance_dagster.maintenance.health import TableHealth, health_checks, look_at_all
 from lance_dagster.maintenance.policies import (
     DEFAULT_CLEANUP,
@@ -22,9 +23,6 @@ from lance_dagster.maintenance.policies import (
     IndexPolicy,
 )
 from lance_dagster.maintenance.tables import Table, index_policy, table_keys_and_indices
-
-if TYPE_CHECKING:
-    from lance_dagster.resource import LanceResource
 
 _MAX_RUNS = 50
 _SINCE, _TOLD = "since", "told"
@@ -90,7 +88,7 @@ def build_maintenance_alerts(
         default_status=default_status,
     )
     def alerts(context: dg.SensorEvaluationContext) -> dg.SensorResult:
-        lance: LanceResource = getattr(context.resources, resource_key)
+        lance = lance_of(context, resource_key)
         results = look_at_all(
             lance,
             policies,

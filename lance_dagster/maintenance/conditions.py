@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from lance_core.errors import DatasetNotFoundError, RefNotFoundError
+from lance_dagster import _compat
+from lance_dagster.located import located
 from lance_dagster.maintenance.assets import PLAN
 from lance_dagster.maintenance.health import what_rewriting_needs
 from lance_dagster.maintenance.tables import branch_path
@@ -64,16 +66,17 @@ class MaintenanceNeeded(dg.AutomationCondition):
         """Look at the table of the asset."""
         *path, kind = context.key.path
         tables = self._tables or [path[: len(path) - len(branch_path(self._branch))]]
-        is_needed = any(self._needs(table, kind) for table in tables)
+        lance = located(self._lance, _compat.asset_graphs(context))
+        is_needed = any(self._needs(lance, table, kind) for table in tables)
         subset = context.candidate_subset if is_needed else context.get_empty_subset()
         return dg.AutomationResult(context, true_subset=subset)
 
-    def _needs(self, table: Sequence[str], kind: str) -> bool:
+    def _needs(self, lance: LanceResource, table: Sequence[str], kind: str) -> bool:
         """Return whether a table needs a kind of maintenance; an asset that does all kinds is for any of them."""
         try:
             # In an environment of its own, maintenance never touches the main branch.
-            branch = self._branch if self._branch is not None else self._lance.own_branch
-            dataset = self._lance.dataset(table, branch=branch)
+            branch = self._branch if self._branch is not None else lance.own_branch
+            dataset = lance.dataset(table, branch=branch)
         except (DatasetNotFoundError, RefNotFoundError):
             return False
         needs = what_rewriting_needs(dataset, self._compaction, self._deletions, self._indices)

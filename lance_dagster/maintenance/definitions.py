@@ -19,7 +19,7 @@ from lance_dagster.maintenance.policies import (
     DeletionPolicy,
     IndexPolicy,
 )
-from lance_dagster.maintenance.tables import Table, index_policy, table_keys_and_indices
+from lance_dagster.maintenance.tables import Table, as_list, index_policy, table_keys_and_indices
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -169,7 +169,7 @@ def build_maintenance_definitions(
         "cleanup": cleanup,
         "indices": indices,
     }
-    names = [tables] if isinstance(tables, (str, dg.AssetKey, dg.AssetSpec, dg.AssetsDefinition)) else list(tables)
+    names = as_list(tables)
     keys, declared = table_keys_and_indices(names)
     assets = build_maintenance_assets(
         names,

@@ -12,6 +12,7 @@ import lance_core
 from lance_core.errors import DatasetNotFoundError, LanceError, RefNotFoundError
 from lance_dagster._compat import schedule_is_on
 from lance_dagster.index_numbers import index_numbers
+from lance_dagster.located import lance_of
 from lance_dagster.maintenance.indices import INDICES, what_indices_need
 from lance_dagster.maintenance.live import current_data, versions_in_use
 from lance_dagster.maintenance.policies import (
@@ -210,7 +211,7 @@ def build_table_health(
     policies = {table: index_policy(indices, declared.get(table)) for table in keys}
 
     def table_health(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
-        lance: LanceResource = getattr(context.resources, resource_key)
+        lance = lance_of(context, resource_key)
         results = look_at_all(
             lance,
             policies,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from lance_core.errors import DatasetNotFoundError, RefNotFoundError
+from lance_dagster.located import lance_of
 from lance_dagster.maintenance.execution import spark_session
 from lance_dagster.maintenance.live import grace_period, versions_in_use
 from lance_dagster.maintenance.tasks import Order, summary
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from lance_dagster.maintenance.policies import CleanupPolicy
     from lance_dagster.maintenance.tasks import Report, Step
     from lance_dagster.progress import Watch
-    from lance_dagster.resource import LanceResource
 
 CLEANUP = "cleanup"
 
@@ -66,7 +66,7 @@ def run_work(
     context: dg.AssetExecutionContext, table: dg.AssetKey, work: Work, setting: Setting, *, dry_run: bool
 ) -> dict[str, Any]:
     """Do one kind of maintenance on the newest version; returns metadata."""
-    lance: LanceResource = getattr(context.resources, setting.resource_key)
+    lance = lance_of(context, setting.resource_key)
     started = time.monotonic()
     # In an environment of its own, maintenance never touches the main branch.
     setting = setting if setting.branch is not None else replace(setting, branch=lance.own_branch)
@@ -162,7 +162,7 @@ def _order(
     watch: Watch,
 ) -> Order:
     """Return the facts about the run that the step needs."""
-    lance: LanceResource = getattr(context.resources, setting.resource_key)
+    lance = lance_of(context, setting.resource_key)
     spark_key = setting.spark_resource_key
     policy = setting.cleanup if work.name == CLEANUP else None
     return Order(

@@ -33,25 +33,31 @@ def index_policy(
 
 def table_keys_and_indices(tables: Any) -> tuple[list[dg.AssetKey], dict[dg.AssetKey, dict[str, str]]]:
     """Asset keys of whatever names tables, and the indices that the metadata of their assets declare."""
-    if isinstance(tables, (str, dg.AssetKey, dg.AssetSpec, dg.AssetsDefinition)):
-        tables = [tables]
-    tables = list(tables)
-    specs = [
-        spec
-        for table in tables
+    tables = as_list(tables)
+    declared = {key: declared_indices(metadata) for key, metadata in table_metadata(tables).items()}
+    return table_keys(tables), {key: indices for key, indices in declared.items() if indices}
+
+
+def as_list(tables: Any) -> list[Any]:
+    """Whatever names tables, one or several, as a list."""
+    is_one = isinstance(tables, (str, dg.AssetKey, dg.AssetSpec, dg.AssetsDefinition))
+    return [tables] if is_one else list(tables)
+
+
+def table_metadata(tables: Any) -> dict[dg.AssetKey, Mapping[str, Any]]:
+    """Metadata of the definitions among whatever names tables."""
+    return {
+        spec.key: spec.metadata
+        for table in as_list(tables)
         if isinstance(table, (dg.AssetsDefinition, dg.AssetSpec))
         for spec in (table.specs if isinstance(table, dg.AssetsDefinition) else [table])
-    ]
-    declared = {spec.key: declared_indices(spec.metadata) for spec in specs}
-    return table_keys(tables), {key: indices for key, indices in declared.items() if indices}
+    }
 
 
 def table_keys(tables: Any) -> list[dg.AssetKey]:
     """Asset keys of whatever names tables; the settings of definitions are checked."""
-    if isinstance(tables, (str, dg.AssetKey, dg.AssetSpec, dg.AssetsDefinition)):
-        tables = [tables]
     keys: list[dg.AssetKey] = []
-    for table in tables:
+    for table in as_list(tables):
         if isinstance(table, (dg.AssetsDefinition, dg.AssetSpec)):
             check_asset(table)
         match table:
