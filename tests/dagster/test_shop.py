@@ -17,6 +17,11 @@ from dagster._core.definitions.reconstruct import ReconstructableJob
 
 import lance_core
 
+# Dagster's own code for Pipes uses both.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:AssetExecutionContext.run_id is deprecated"),
+    pytest.mark.filterwarnings("ignore:Function `PipesMessageReader"),
+]
 MODULE = "shop_project"
 REGIONS = ["asia", "eu", "us"]
 
