@@ -188,7 +188,7 @@ def test_sensors_of_the_shop(run, defs, suppliers, instance):
     def tick(name, cursor=None):
         given = {"instance": instance, "cursor": cursor, "resources": defs.resources, "definitions": defs}
         with dg.build_sensor_context(**given) as context:
-            return defs.get_sensor_def(name).evaluate_tick(context)
+            return defs.resolve_sensor_def(name).evaluate_tick(context)
 
     # A code location with jobs whose ops and graphs share a name would not load.
     assert {"publish_branch", "shop__orders__wipe_partitions"} < {job.name for job in defs.resolve_all_job_defs()}
