@@ -20,7 +20,7 @@ _LOOKBACK = 100
 
 
 class PipesContext(Protocol):
-    """What is used of ``dagster_pipes.PipesContext``."""
+    """The part of ``dagster_pipes.PipesContext`` that is used."""
 
     @property
     def run_id(self) -> str:

@@ -35,8 +35,8 @@ def located(
 ) -> LanceResource:
     """Return a resource that knows the metadata ``lance/uri`` of some assets and of those of some graphs."""
 
-    def place(key: dg.AssetKey) -> str | None:
+    def address_of(key: dg.AssetKey) -> str | None:
         uri = find_setting("uri", (metadata or {}).get(key, {}), _compat.asset_metadata(graphs, key))
         return None if uri is None else str(uri).rstrip("/")
 
-    return lance.at_places(place)
+    return lance.with_addresses(address_of)

@@ -62,7 +62,7 @@ class LanceResource(dg.ConfigurableResource):
         "None or an empty text is the main branch; see `deployment_branch`.",
     )
 
-    _place: Any = PrivateAttr(default=None)
+    _address_of: Any = PrivateAttr(default=None)
 
     @property
     def tables(self) -> Tables:
@@ -72,17 +72,17 @@ class LanceResource(dg.ConfigurableResource):
     def uri(self, asset_key: dg.AssetKey | Sequence[str] | str) -> str:
         """URI of the table of an asset; a str is one part or parts joined by ``/``."""
         key = _key(asset_key)
-        place: str | None = None if self._place is None else self._place(key)
-        return place or self.tables.uri(key)
+        address: str | None = None if self._address_of is None else self._address_of(key)
+        return address or self.tables.uri(key)
 
-    def at_places(self, place: Callable[[dg.AssetKey], str | None]) -> LanceResource:
+    def with_addresses(self, address_of: Callable[[dg.AssetKey], str | None]) -> LanceResource:
         """Return a copy that finds some tables elsewhere.
 
         Args:
-            place: Returns the URI of the table of an asset, or None if it is where its key says.
+            address_of: Returns the URI of the table of an asset, or None if it is where its key says.
         """
         lance = copy(self)
-        lance._place = place  # noqa: SLF001 - of a copy of this
+        lance._address_of = address_of  # noqa: SLF001 - of a copy of this
         return lance
 
     def exists(self, asset_key: dg.AssetKey | Sequence[str] | str) -> bool:
