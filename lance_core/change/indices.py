@@ -15,6 +15,7 @@ from lance_core.frozen import frozen
 from lance_core.index.column import column_to_index
 from lance_core.index.files import SegmentFiles
 from lance_core.index.kinds import check_build, kind_named
+from lance_core.index.protocol import SegmentTarget
 from lance_core.scan.indexed import ColumnOfFragment
 from lance_core.scan.open_files import OpenFiles
 
@@ -140,17 +141,19 @@ class IndexTarget:
                 covered.append(fragment.id)
                 yield ColumnOfFragment(files, fragment, self.column)
 
-        stable = self.snapshot.manifest.uses_stable_row_ids
-        content = self.kind.build(self.files, self.column, columns(), options, with_stable_row_ids=stable)
+        content = self.kind.build(self._segment, columns(), options)
         return self._entry(content, covered)
 
     def rewrite(
         self, kind: RewritableKind, segments: list[tuple[Segment, Relocation]], fragment_ids: Iterable[int]
     ) -> IndexMetadata:
         """Merge segments that together cover some fragments."""
+        return self._entry(kind.rewrite(self._segment, segments), fragment_ids)
+
+    @property
+    def _segment(self) -> SegmentTarget:
         stable = self.snapshot.manifest.uses_stable_row_ids
-        content = kind.rewrite(self.files, self.column, segments, with_stable_row_ids=stable)
-        return self._entry(content, fragment_ids)
+        return SegmentTarget(files=self.files, column=self.column, with_stable_row_ids=stable)
 
     def _entry(self, content: SegmentContent, fragment_ids: Iterable[int]) -> IndexMetadata:
         return make_index(

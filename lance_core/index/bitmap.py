@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from lance_core.index.bitmap_build import Content
     from lance_core.index.column import IndexedColumn
     from lance_core.index.files import SegmentFiles
-    from lance_core.index.protocol import FragmentColumn, Relocation, Segment, SegmentContent
+    from lance_core.index.protocol import FragmentColumn, Relocation, Segment, SegmentContent, SegmentTarget
     from lance_core.index.ranges import Side
     from lance_core.sql.pruning import HasItems, Question
 
@@ -254,39 +254,25 @@ class BitmapKind:
         return BitmapSegment(Bitmaps(files.open(FILE_NAME), column.type, files.path(FILE_NAME)))
 
     def build(
-        self,
-        files: SegmentFiles,
-        column: IndexedColumn,
-        fragments: Iterable[FragmentColumn],
-        options: Mapping[str, int],
-        *,
-        with_stable_row_ids: bool,
+        self, target: SegmentTarget, fragments: Iterable[FragmentColumn], options: Mapping[str, int]
     ) -> SegmentContent:
         """Read the column and write the rows of each value."""
         from lance_core.index.bitmap_build import write_bitmaps  # noqa: PLC0415 rarely needed
 
-        batches = (pair for fragment in fragments for pair in fragment.batches(by_row_id=with_stable_row_ids))
+        batches = (pair for fragment in fragments for pair in fragment.batches(by_row_id=target.with_stable_row_ids))
         pairs = ((values, rows) for rows, values in batches)
-        return write_bitmaps(files, column.type, pairs, options[MEMORY_OPTION], version=BITMAP_VERSION)
+        return write_bitmaps(target.files, target.column.type, pairs, options[MEMORY_OPTION], version=BITMAP_VERSION)
 
-    def rewrite(
-        self,
-        files: SegmentFiles,
-        column: IndexedColumn,
-        segments: Sequence[tuple[Segment, Relocation]],
-        *,
-        with_stable_row_ids: bool,
-    ) -> SegmentContent:
+    def rewrite(self, target: SegmentTarget, segments: Sequence[tuple[Segment, Relocation]]) -> SegmentContent:
         """Merge the rows of each value and write them where they are now."""
         from lance_core.index.bitmap_build import relocated, write_bitmaps  # noqa: PLC0415 rarely needed
 
-        del with_stable_row_ids
         parts = [
             (segment.bitmaps.content(), relocate)
             for segment, relocate in segments
             if isinstance(segment, BitmapSegment)
         ]
-        return write_bitmaps(files, column.type, relocated(parts), DEFAULT_MEMORY, version=BITMAP_VERSION)
+        return write_bitmaps(target.files, target.column.type, relocated(parts), DEFAULT_MEMORY, version=BITMAP_VERSION)
 
 
 class LabelListKind:
@@ -311,32 +297,19 @@ class LabelListKind:
         return LabelListSegment(Bitmaps(reader, kind, path), nulls)
 
     def build(
-        self,
-        files: SegmentFiles,
-        column: IndexedColumn,
-        fragments: Iterable[FragmentColumn],
-        options: Mapping[str, int],
-        *,
-        with_stable_row_ids: bool,
+        self, target: SegmentTarget, fragments: Iterable[FragmentColumn], options: Mapping[str, int]
     ) -> SegmentContent:
         """Read the column and write the rows of each item."""
         from lance_core.index.bitmap_build import NullLists, write_bitmaps  # noqa: PLC0415 rarely needed
 
         nulls = NullLists()
-        batches = (pair for fragment in fragments for pair in fragment.batches(by_row_id=with_stable_row_ids))
+        batches = (pair for fragment in fragments for pair in fragment.batches(by_row_id=target.with_stable_row_ids))
         items = (nulls.items(lists, rows) for rows, lists in batches)
-        kind = item_type(column.type)
+        kind = item_type(target.column.type)
         assert kind is not None  # noqa: S101 as above
-        return write_bitmaps(files, kind, items, options[MEMORY_OPTION], version=LABEL_LIST_VERSION, nulls=nulls)
+        return write_bitmaps(target.files, kind, items, options[MEMORY_OPTION], version=LABEL_LIST_VERSION, nulls=nulls)
 
-    def rewrite(
-        self,
-        files: SegmentFiles,
-        column: IndexedColumn,
-        segments: Sequence[tuple[Segment, Relocation]],
-        *,
-        with_stable_row_ids: bool,
-    ) -> SegmentContent:
+    def rewrite(self, target: SegmentTarget, segments: Sequence[tuple[Segment, Relocation]]) -> SegmentContent:
         """Merge the rows of each item and write them where they are now.
 
         Raises:
@@ -344,7 +317,6 @@ class LabelListKind:
         """
         from lance_core.index.bitmap_build import NullLists, relocated, write_bitmaps  # noqa: PLC0415 rarely needed
 
-        del with_stable_row_ids
         nulls = NullLists()
         parts: list[tuple[Content, Relocation]] = []
         for segment, relocate in segments:
@@ -353,9 +325,11 @@ class LabelListKind:
             moved = relocate(segment.null_lists)
             nulls.add(moved[moved >= 0])
             parts.append((segment.bitmaps.content(), relocate))
-        kind = item_type(column.type)
+        kind = item_type(target.column.type)
         assert kind is not None  # noqa: S101 as above
-        return write_bitmaps(files, kind, relocated(parts), DEFAULT_MEMORY, version=LABEL_LIST_VERSION, nulls=nulls)
+        return write_bitmaps(
+            target.files, kind, relocated(parts), DEFAULT_MEMORY, version=LABEL_LIST_VERSION, nulls=nulls
+        )
 
 
 BITMAP = BitmapKind()

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from lance_core.index.answer import RowAnswer
     from lance_core.index.column import IndexedColumn
     from lance_core.index.files import SegmentFiles
-    from lance_core.index.protocol import FragmentColumn, Segment, SegmentContent
+    from lance_core.index.protocol import FragmentColumn, Segment, SegmentContent, SegmentTarget
     from lance_core.sql.pruning import Question
 
 Int64s: TypeAlias = npt.NDArray[np.int64]
@@ -173,19 +173,12 @@ class BloomFilterKind:
         return BloomFilterSegment(reader, path, column, _checked(columns, path), nulls)
 
     def build(
-        self,
-        files: SegmentFiles,
-        column: IndexedColumn,
-        fragments: Iterable[FragmentColumn],
-        options: Mapping[str, int],
-        *,
-        with_stable_row_ids: bool,
+        self, target: SegmentTarget, fragments: Iterable[FragmentColumn], options: Mapping[str, int]
     ) -> SegmentContent:
         """Read the column and write a filter for each zone."""
         from lance_core.index.bloom_build import write_filters  # noqa: PLC0415 rarely needed
 
-        del column, with_stable_row_ids
-        return write_filters(files, fragments, options[NUMBER_OF_ITEMS])
+        return write_filters(target.files, fragments, options[NUMBER_OF_ITEMS])
 
 
 BLOOM_FILTER = BloomFilterKind()

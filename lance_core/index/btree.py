@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from lance_core.index.column import IndexedColumn
     from lance_core.index.files import SegmentFiles
     from lance_core.index.order import Keys
-    from lance_core.index.protocol import FragmentColumn, Relocation, Segment, SegmentContent
+    from lance_core.index.protocol import FragmentColumn, Relocation, Segment, SegmentContent, SegmentTarget
     from lance_core.index.ranges import Side
     from lance_core.sql.pruning import Question
 
@@ -285,29 +285,15 @@ class BTreeKind:
         )
 
     def build(
-        self,
-        files: SegmentFiles,
-        column: IndexedColumn,
-        fragments: Iterable[FragmentColumn],
-        options: Mapping[str, int],
-        *,
-        with_stable_row_ids: bool,
+        self, target: SegmentTarget, fragments: Iterable[FragmentColumn], options: Mapping[str, int]
     ) -> SegmentContent:
         """Read the column, sort it and write it."""
         from lance_core.index.btree_build import write_btree  # noqa: PLC0415 rarely needed
 
         parts = ((values, rows) for fragment in fragments for rows, values in fragment.batches())
-        memory = options[MEMORY_OPTION]
-        return write_btree(files, column.type, parts, with_stable_row_ids=with_stable_row_ids, max_memory_bytes=memory)
+        return write_btree(target, parts, max_memory_bytes=options[MEMORY_OPTION])
 
-    def rewrite(
-        self,
-        files: SegmentFiles,
-        column: IndexedColumn,
-        segments: Sequence[tuple[Segment, Relocation]],
-        *,
-        with_stable_row_ids: bool,
-    ) -> SegmentContent:
+    def rewrite(self, target: SegmentTarget, segments: Sequence[tuple[Segment, Relocation]]) -> SegmentContent:
         """Merge the sorted values of segments and write the rows where they are now."""
         from lance_core.index.btree_build import relocated, write_btree, write_sorted  # noqa: PLC0415 as above
 
@@ -315,9 +301,9 @@ class BTreeKind:
         if len(trees) == 1:  # the order stays, so nothing is sorted
             ((tree, relocate),) = trees
             moved = (relocated(values, rows, relocate) for values, rows in tree.batches())
-            return write_sorted(files, column.type, moved, with_stable_row_ids=with_stable_row_ids)
+            return write_sorted(target, moved)
         parts = (relocated(values, rows, relocate) for tree, relocate in trees for values, rows in tree.batches())
-        return write_btree(files, column.type, parts, with_stable_row_ids=with_stable_row_ids)
+        return write_btree(target, parts)
 
 
 BTREE = BTreeKind()

@@ -25,49 +25,38 @@ from lance_core.index.protocol import SegmentContent
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from lance_core.index.files import SegmentFiles
-    from lance_core.index.protocol import Relocation
+    from lance_core.index.protocol import Relocation, SegmentTarget
 
 Int64s: TypeAlias = npt.NDArray[np.int64]
 
 
 def write_btree(
-    files: SegmentFiles,
-    kind: pa.DataType,
-    parts: Iterable[tuple[pa.Array, Int64s]],
-    *,
-    with_stable_row_ids: bool,
-    max_memory_bytes: int = DEFAULT_MEMORY,
+    target: SegmentTarget, parts: Iterable[tuple[pa.Array, Int64s]], *, max_memory_bytes: int = DEFAULT_MEMORY
 ) -> SegmentContent:
     """Write a B-tree.
 
     Args:
-        files: Where it is written.
-        kind: Type of the column.
+        target: Where it is written.
         parts: Values, and the row address of each, in any order.
-        with_stable_row_ids: The table has stable row ids.
         max_memory_bytes: Memory that sorting may take; more rows are sorted in temporary files.
     """
-    schema = page_schema(kind)
+    schema = page_schema(target.column.type)
     with ExternalSort(schema, max_memory_bytes) as rows:
         for values, addresses in parts:
             columns = [values, pa.array(addresses.view(np.uint64))]
             rows.add(pa.RecordBatch.from_arrays(columns, schema=schema))
         batches = ((batch.column(0), batch.column(1).to_numpy().view(np.int64)) for batch in rows.batches())
-        return write_sorted(files, kind, batches, with_stable_row_ids=with_stable_row_ids)
+        return write_sorted(target, batches)
 
 
-def write_sorted(
-    files: SegmentFiles, kind: pa.DataType, batches: Iterable[tuple[pa.Array, Int64s]], *, with_stable_row_ids: bool
-) -> SegmentContent:
+def write_sorted(target: SegmentTarget, batches: Iterable[tuple[pa.Array, Int64s]]) -> SegmentContent:
     """Write a B-tree of values that are in order already, in bounded memory.
 
     Args:
-        files: Where it is written.
-        kind: Type of the column.
+        target: Where it is written.
         batches: Values in order, nulls first, and the row address of each.
-        with_stable_row_ids: The table has stable row ids.
     """
+    files, kind = target.files, target.column.type
     schema, lookup = page_schema(kind), _Lookup(kind)
 
     def pages() -> Iterator[pa.RecordBatch]:
@@ -82,7 +71,7 @@ def write_sorted(
         [lookup.batch()],
         metadata={ROWS_PER_PAGE_KEY: str(ROWS_PER_PAGE), RANGE_PARTITIONED_KEY: "false"},
     )
-    version = VERSION_WITH_STABLE_ROW_IDS if with_stable_row_ids else VERSION
+    version = VERSION_WITH_STABLE_ROW_IDS if target.with_stable_row_ids else VERSION
     return SegmentContent(index_version=version, details=b"")
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from lance_core.index.answer import RowAnswer
     from lance_core.index.column import IndexedColumn
     from lance_core.index.files import SegmentFiles
-    from lance_core.index.protocol import FragmentColumn, Relocation, Segment, SegmentContent
+    from lance_core.index.protocol import FragmentColumn, Relocation, Segment, SegmentContent, SegmentTarget
     from lance_core.sql.pruning import Question
 
 Int64s: TypeAlias = npt.NDArray[np.int64]
@@ -137,39 +137,24 @@ class InvertedKind:
         return InvertedSegment(files)
 
     def build(
-        self,
-        files: SegmentFiles,
-        column: IndexedColumn,
-        fragments: Iterable[FragmentColumn],
-        options: Mapping[str, Any],
-        *,
-        with_stable_row_ids: bool,
+        self, target: SegmentTarget, fragments: Iterable[FragmentColumn], options: Mapping[str, Any]
     ) -> SegmentContent:
         """Read the column and write the documents of each word."""
         from lance_core.index.inverted_build import InvertedBuilder  # noqa: PLC0415 rarely needed
 
-        del column
         chosen = dict(options)
-        builder = InvertedBuilder(files, text_options_of(chosen), chosen.get(MEMORY_OPTION, DEFAULT_MEMORY))
+        builder = InvertedBuilder(target.files, text_options_of(chosen), chosen.get(MEMORY_OPTION, DEFAULT_MEMORY))
         for fragment in fragments:
-            for rows, texts in fragment.batches(by_row_id=with_stable_row_ids):
+            for rows, texts in fragment.batches(by_row_id=target.with_stable_row_ids):
                 builder.add_texts(rows, texts)
         return builder.finish()
 
-    def rewrite(
-        self,
-        files: SegmentFiles,
-        column: IndexedColumn,
-        segments: Sequence[tuple[Segment, Relocation]],
-        *,
-        with_stable_row_ids: bool,
-    ) -> SegmentContent:
+    def rewrite(self, target: SegmentTarget, segments: Sequence[tuple[Segment, Relocation]]) -> SegmentContent:
         """Merge the documents of segments and write them with the rows where they are now."""
         from lance_core.index.inverted_build import InvertedBuilder  # noqa: PLC0415 rarely needed
 
-        del column, with_stable_row_ids
         parts = [(segment, relocate) for segment, relocate in segments if isinstance(segment, InvertedSegment)]
-        builder = InvertedBuilder(files, parts[-1][0].layout.options, DEFAULT_MEMORY)
+        builder = InvertedBuilder(target.files, parts[-1][0].layout.options, DEFAULT_MEMORY)
         for segment, relocate in parts:
             for partition in segment.partitions:
                 builder.add_partition(partition, relocate)

@@ -19,7 +19,6 @@ from lance_core.index.zone_map import ZONE_MAP
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Any
 
     from lance_core.format.index_metadata import IndexFields, IndexMetadata
     from lance_core.index.column import IndexedColumn

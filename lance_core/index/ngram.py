@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from lance_core.index.answer import RowAnswer
     from lance_core.index.column import IndexedColumn
     from lance_core.index.files import SegmentFiles
-    from lance_core.index.protocol import FragmentColumn, Relocation, Segment, SegmentContent
+    from lance_core.index.protocol import FragmentColumn, Relocation, Segment, SegmentContent, SegmentTarget
     from lance_core.sql.pruning import Question
 
 Int64s: TypeAlias = npt.NDArray[np.int64]
@@ -128,36 +128,21 @@ class NGramKind:
         return NGramSegment(files.open(FILE_NAME), files.path(FILE_NAME))
 
     def build(
-        self,
-        files: SegmentFiles,
-        column: IndexedColumn,
-        fragments: Iterable[FragmentColumn],
-        options: Mapping[str, int],
-        *,
-        with_stable_row_ids: bool,
+        self, target: SegmentTarget, fragments: Iterable[FragmentColumn], options: Mapping[str, int]
     ) -> SegmentContent:
         """Read the column and write the rows of each trigram."""
         from lance_core.index.ngram_build import trigrams_of, write_ngrams  # noqa: PLC0415 rarely needed
 
-        del column
-        batches = (pair for fragment in fragments for pair in fragment.batches(by_row_id=with_stable_row_ids))
+        batches = (pair for fragment in fragments for pair in fragment.batches(by_row_id=target.with_stable_row_ids))
         pairs = (pair for rows, texts in batches for pair in trigrams_of(texts, rows))
-        return write_ngrams(files, pairs, options[MEMORY_OPTION])
+        return write_ngrams(target.files, pairs, options[MEMORY_OPTION])
 
-    def rewrite(
-        self,
-        files: SegmentFiles,
-        column: IndexedColumn,
-        segments: Sequence[tuple[Segment, Relocation]],
-        *,
-        with_stable_row_ids: bool,
-    ) -> SegmentContent:
+    def rewrite(self, target: SegmentTarget, segments: Sequence[tuple[Segment, Relocation]]) -> SegmentContent:
         """Merge the rows of each trigram and write them where they are now."""
         from lance_core.index.ngram_build import relocated, write_ngrams  # noqa: PLC0415 rarely needed
 
-        del column, with_stable_row_ids
         parts = [(segment.content(), relocate) for segment, relocate in segments if isinstance(segment, NGramSegment)]
-        return write_ngrams(files, relocated(parts), DEFAULT_MEMORY)
+        return write_ngrams(target.files, relocated(parts), DEFAULT_MEMORY)
 
 
 NGRAM = NGramKind()

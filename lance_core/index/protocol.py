@@ -46,6 +46,21 @@ class SegmentContent:
     details: bytes
 
 
+@frozen(kw_only=True)
+class SegmentTarget:
+    """A segment that is to be written.
+
+    Attributes:
+        files: Its files.
+        column: Its column.
+        with_stable_row_ids: The table has stable row ids.
+    """
+
+    files: SegmentFiles
+    column: IndexedColumn
+    with_stable_row_ids: bool
+
+
 class FragmentColumn(Protocol):
     """The values of the indexed column in one fragment."""
 
@@ -159,22 +174,14 @@ class IndexKind(Protocol):
         ...
 
     def build(
-        self,
-        files: SegmentFiles,
-        column: IndexedColumn,
-        fragments: Iterable[FragmentColumn],
-        options: Mapping[str, Any],
-        *,
-        with_stable_row_ids: bool,
+        self, target: SegmentTarget, fragments: Iterable[FragmentColumn], options: Mapping[str, Any]
     ) -> SegmentContent:
         """Write a segment that covers some fragments.
 
         Args:
-            files: Where it is written.
-            column: The column.
-            fragments: Its values.
+            target: Where it is written.
+            fragments: Values of the column.
             options: All options of the kind.
-            with_stable_row_ids: The table has stable row ids.
         """
         ...
 
@@ -201,21 +208,12 @@ class RewritableKind(IndexKind, Protocol):
     replaces the fragments. Segments of all other kinds lose the rewritten fragments and are built anew.
     """
 
-    def rewrite(
-        self,
-        files: SegmentFiles,
-        column: IndexedColumn,
-        segments: Sequence[tuple[Segment, Relocation]],
-        *,
-        with_stable_row_ids: bool,
-    ) -> SegmentContent:
+    def rewrite(self, target: SegmentTarget, segments: Sequence[tuple[Segment, Relocation]]) -> SegmentContent:
         """Write one segment from others without reading the column: to merge them, or after rows moved.
 
         Args:
-            files: Where it is written.
-            column: The column.
+            target: Where it is written.
             segments: Segments that hold row addresses, and where each of their rows is now. Rows of several old
                 fragments may be in one new fragment, and rows of one in several; live rows keep their order.
-            with_stable_row_ids: As in `build`.
         """
         ...

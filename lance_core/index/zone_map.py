@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from lance_core.index.column import IndexedColumn
     from lance_core.index.files import SegmentFiles
-    from lance_core.index.protocol import FragmentColumn, Relocation, Segment, SegmentContent
+    from lance_core.index.protocol import FragmentColumn, Relocation, Segment, SegmentContent, SegmentTarget
     from lance_core.sql.pruning import Question
 
 Int64s: TypeAlias = npt.NDArray[np.int64]
@@ -129,29 +129,15 @@ class ZoneMapKind:
         return ZoneMapSegment(column, table, metadata_number(reader, ROWS_PER_ZONE_KEY), null_rows)
 
     def build(
-        self,
-        files: SegmentFiles,
-        column: IndexedColumn,
-        fragments: Iterable[FragmentColumn],
-        options: Mapping[str, int],
-        *,
-        with_stable_row_ids: bool,
+        self, target: SegmentTarget, fragments: Iterable[FragmentColumn], options: Mapping[str, int]
     ) -> SegmentContent:
         """Read the column and write its zones."""
         from lance_core.index.zone_map_build import build_zones, write_zones  # noqa: PLC0415 rarely needed
 
-        del with_stable_row_ids
         rows_per_zone = options[_ROWS_PER_ZONE]
-        return write_zones(files, column, build_zones(fragments, rows_per_zone), rows_per_zone)
+        return write_zones(target.files, target.column, build_zones(fragments, rows_per_zone), rows_per_zone)
 
-    def rewrite(
-        self,
-        files: SegmentFiles,
-        column: IndexedColumn,
-        segments: Sequence[tuple[Segment, Relocation]],
-        *,
-        with_stable_row_ids: bool,
-    ) -> SegmentContent:
+    def rewrite(self, target: SegmentTarget, segments: Sequence[tuple[Segment, Relocation]]) -> SegmentContent:
         """Write the zones of segments where their rows are now.
 
         Raises:
@@ -160,11 +146,10 @@ class ZoneMapKind:
         from lance_core.index.zone_map_build import rewrite_zones  # noqa: PLC0415 rarely needed
         from lance_core.index.zone_map_remap import moved_zones  # noqa: PLC0415 as above
 
-        del with_stable_row_ids
         maps = [(segment, relocate) for segment, relocate in segments if isinstance(segment, ZoneMapSegment)]
         parts = [moved_zones(segment.table, segment.null_rows(), relocate) for segment, relocate in maps]
         rows_per_zone = max(segment.options.get(_ROWS_PER_ZONE, DEFAULT_ROWS_PER_ZONE) for segment, _ in maps)
-        return rewrite_zones(files, column, parts, rows_per_zone)
+        return rewrite_zones(target.files, target.column, parts, rows_per_zone)
 
 
 ZONE_MAP = ZoneMapKind()

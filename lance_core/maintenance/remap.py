@@ -20,7 +20,7 @@ from lance_core.frozen import frozen
 from lance_core.index.column import find_column, path_of
 from lance_core.index.files import SegmentFiles
 from lance_core.index.kinds import kind_of_index
-from lance_core.index.protocol import RewritableKind
+from lance_core.index.protocol import RewritableKind, SegmentTarget
 from lance_core.index.row_moves import FragmentPlaces, MovedGroup, RowMoves
 from lance_core.scan.fragment_reader import FragmentReader
 from lance_core.scan.open_files import OpenFiles
@@ -95,13 +95,15 @@ class RemappedIndices:
         self._has_changed = True
         operation, _ = self._with_reserved_ids(operation, count)
         moves = row_moves(OpenFiles(self._snapshot.store), operation.groups)
+        earlier = later_moves(self._snapshot)
         rewritten: list[RewrittenIndex] = []
         for segment in segments:
             identity = uuid.uuid4()
             files = SegmentFiles(self._snapshot.store, f"{INDICES_FOLDER}/{identity}")
             self._written.append(files)
             try:
-                rewritten.append(self._remap(segment, files, moves, identity.bytes))
+                relocate = _of_covered(segment.entry, moves, earlier)
+                rewritten.append(self._remap(segment, files, relocate, identity.bytes))
             except (CorruptDataError, NotFoundError, UnsupportedError):
                 files.remove()
         return replace(operation, rewritten_indices=tuple(rewritten))
@@ -153,15 +155,12 @@ class RemappedIndices:
         reserved = commit(self._snapshot.store, reservation, read=self._snapshot, has_new_uuid=True)
         return with_fragment_ids(operation, next_fragment_id(reserved.manifest) - count), reserved.version
 
-    def _remap(self, segment: _Segment, files: SegmentFiles, moves: RowMoves, identity: bytes) -> RewrittenIndex:
+    def _remap(self, segment: _Segment, files: SegmentFiles, relocate: Relocation, identity: bytes) -> RewrittenIndex:
         old = SegmentFiles.of(self._snapshot.store, segment.entry)
         opened = segment.kind.open(old, segment.column)
-        content = segment.kind.rewrite(
-            files,
-            segment.column,
-            [(opened, _of_covered(segment.entry, moves, later_moves(self._snapshot)))],
-            with_stable_row_ids=self._snapshot.manifest.uses_stable_row_ids,
-        )
+        stable = self._snapshot.manifest.uses_stable_row_ids
+        target = SegmentTarget(files=files, column=segment.column, with_stable_row_ids=stable)
+        content = segment.kind.rewrite(target, [(opened, relocate)])
         return RewrittenIndex(
             old_id=segment.entry.uuid,
             new_id=identity,

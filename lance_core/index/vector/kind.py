@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from lance_core.index.column import IndexedColumn
     from lance_core.index.files import SegmentFiles
-    from lance_core.index.protocol import FragmentColumn, Relocation, Segment
+    from lance_core.index.protocol import FragmentColumn, Relocation, Segment, SegmentTarget
     from lance_core.index.vector.segment import Model
 
 DEFAULT_OPTIONS: Mapping[str, Any] = {
@@ -60,38 +60,24 @@ class VectorKind:
         return VectorSegment(files, column)
 
     def build(
-        self,
-        files: SegmentFiles,
-        column: IndexedColumn,
-        fragments: Iterable[FragmentColumn],
-        options: Mapping[str, Any],
-        *,
-        with_stable_row_ids: bool,
+        self, target: SegmentTarget, fragments: Iterable[FragmentColumn], options: Mapping[str, Any]
     ) -> SegmentContent:
         """Learn a model, unless it is given, and write the vectors of all fragments by it."""
         columns = list(fragments)
         model, loss = options[MODEL], None
         if model is None:
-            model, loss = train_model(column, columns, options)
+            model, loss = train_model(target.column, columns, options)
         with PartitionedRows(model) as partitioned:
-            add_fragments(partitioned, model, columns, by_row_id=with_stable_row_ids)
-            partitioned.write(files, loss)
+            add_fragments(partitioned, model, columns, by_row_id=target.with_stable_row_ids)
+            partitioned.write(target.files, loss)
         return _content(model, options)
 
-    def rewrite(
-        self,
-        files: SegmentFiles,
-        column: IndexedColumn,
-        segments: Sequence[tuple[Segment, Relocation]],
-        *,
-        with_stable_row_ids: bool,
-    ) -> SegmentContent:
+    def rewrite(self, target: SegmentTarget, segments: Sequence[tuple[Segment, Relocation]]) -> SegmentContent:
         """Merge segments of one model, or move their rows.
 
         Raises:
             UnsupportedError: Their models differ.
         """
-        del column, with_stable_row_ids
         opened = [(segment, relocate) for segment, relocate in segments if isinstance(segment, VectorSegment)]
         model = opened[0][0].model
         if not all(_is_same(model, segment.model) for segment, _ in opened):
@@ -101,7 +87,7 @@ class VectorKind:
                 for segment, relocate in opened:
                     rows, values = segment.read(number)
                     add_segment(partitioned, number, rows, segment.model.codes.rows_of(values), relocate)
-            partitioned.write(files)
+            partitioned.write(target.files)
         return _content(model, self.default_options)
 
 

@@ -17,6 +17,7 @@ from lance_core.index.btree import BTREE
 from lance_core.index.column import find_column
 from lance_core.index.files import SegmentFiles
 from lance_core.index.order import sort_keys
+from lance_core.index.protocol import SegmentTarget
 from lance_core.sql.pruning import Comparison, IsNull, Membership, Prefix
 from lance_core.store.local import LocalStore
 
@@ -134,7 +135,8 @@ def test_segments_are_merged_and_their_rows_relocated(dataset):
         return np.where(old % 2 == 1, (fragment.id << 32) + old // 2, -1)
 
     files = SegmentFiles(dataset.snapshot.store, "_indices/relocated")
-    content = BTREE.rewrite(files, column, [(before, relocate)], with_stable_row_ids=False)
+    target = SegmentTarget(files=files, column=column, with_stable_row_ids=False)
+    content = BTREE.rewrite(target, [(before, relocate)])
     assert (content.index_version, len(files.written)) == (0, 2)
     built, _ = opened(dataset)
     for value in (7, 12_345, 20_010):

@@ -52,13 +52,13 @@ class LastCharacterKind:
         last, rows = read_columns(reader, SCHEMA.names, 0, reader.num_rows)
         return LastCharacterSegment(last, rows.to_numpy().astype(np.int64))
 
-    def build(self, files, column, fragments, options, *, with_stable_row_ids):  # noqa: ARG002 as above
+    def build(self, target, fragments, options):  # noqa: ARG002 as above
         batches = (
             pa.record_batch([pc.utf8_slice_codeunits(values, -1), rows.astype(np.uint64)], schema=SCHEMA)
             for fragment in fragments
             for rows, values in fragment.batches()
         )
-        files.write("last.lance", SCHEMA, batches, metadata={})
+        target.files.write("last.lance", SCHEMA, batches, metadata={})
         return SegmentContent(index_version=0, details=b"")
 
 

@@ -16,7 +16,9 @@ from lance_core.format.btree import TYPE_URL
 from lance_core.format.index_metadata import IndexFields, make_index
 from lance_core.format.operations import CreateIndex
 from lance_core.index.btree_build import write_btree
+from lance_core.index.column import column_to_index
 from lance_core.index.files import SegmentFiles
+from lance_core.index.protocol import SegmentTarget
 
 
 @dataclass
@@ -31,7 +33,8 @@ class OldBTree:
         files = SegmentFiles(snapshot.store, f"_indices/{identity}")
         ids = self.rows["_rowid"].to_numpy().astype(np.int64)
         values = self.rows["x"].combine_chunks()
-        write_btree(files, values.type, [(values, ids)], with_stable_row_ids=False)
+        column = column_to_index(snapshot.manifest.schema, "x")
+        write_btree(SegmentTarget(files=files, column=column, with_stable_row_ids=False), [(values, ids)])
         entry = make_index(
             IndexFields(
                 uuid=identity.bytes,
