@@ -38,13 +38,13 @@ class _Alike(NamedTuple):
     Attributes:
         make: Makes it.
         layers: What levels mean.
-        rows: Levels and values of all of them.
+        has_definition: They have definition levels.
         fields: The fields.
     """
 
     make: Make
     layers: ScalarLayers
-    rows: ScalarRows
+    has_definition: bool
     fields: list[_Field]
 
 
@@ -88,7 +88,7 @@ class ScalarJob:
         page, make = leaves[0][0][0], form.makers[0][1]
         group = self._alike.get((make, page.alike))
         if group is None:
-            group = _Alike(make, page.layers, ScalarRows(None, [] if page.has_definition else None), [])
+            group = _Alike(make, page.layers, page.has_definition, [])
             self._alike[make, page.alike] = group
         group.fields.append((leaves, arrays))
         return True
@@ -111,11 +111,12 @@ class ScalarJob:
         """Decode the rows."""
         memory, cache = buffers.memory.data, dict[object, Any]()
         is_moved, count = buffers.starts is not None and len(buffers.starts) > 0, len(self._numbers)
-        for make, layers, rows, fields in self._alike.values():
+        for make, layers, has_definition, fields in self._alike.values():
+            rows = ScalarRows(memory, cache, None, [] if has_definition else None)
             for (leaf,), _ in fields:
                 for page, positions, numbers in _moved(leaf, buffers) if is_moved else leaf:
-                    page.read(memory, positions, numbers, rows, cache)
-            whole = make(rows.values, None if rows.definition is None else _slots(layers, rows, cache)[0].valid)
+                    page.read(positions, numbers, rows)
+            whole = make(rows.values, None if rows.definition is None else _slots(layers, rows)[0].valid)
             for at, (_, arrays) in enumerate(fields):
                 arrays.append(whole.slice(at * count, count))
         for form, nest, (leaves, arrays) in self._nested:
@@ -136,19 +137,19 @@ def _moved(leaf: list[Run], buffers: RangeBuffers) -> list[Run]:
 def _decode(make: Make, leaf: list[Run], memory: memoryview, cache: dict[object, Any]) -> Leaf:
     """Decode one of several leaves of a field."""
     first = leaf[0][0]
-    rows = ScalarRows([] if first.layers.max_rep else None, [] if first.has_definition else None)
+    rows = ScalarRows(memory, cache, [] if first.layers.max_rep else None, [] if first.has_definition else None)
     for page, positions, numbers in leaf:
-        page.read(memory, positions, numbers, rows, cache)
-    slots = _slots(first.layers, rows, cache)
+        page.read(positions, numbers, rows)
+    slots = _slots(first.layers, rows)
     return Leaf(make(rows.values, slots[0].valid), slots)
 
 
-def _slots(layers: ScalarLayers, rows: ScalarRows, cache: dict[object, Any]) -> list[ScalarSlots]:
+def _slots(layers: ScalarLayers, rows: ScalarRows) -> list[ScalarSlots]:
     """Return validity and offsets; leaves of one field mostly have the same."""
     if rows.rep is None:
         return unravel_scalar(layers, rows.rep, rows.definition, len(rows.values))
     key = (id(layers), tuple(rows.rep), rows.definition and tuple(rows.definition), len(rows.values))
-    slots: list[ScalarSlots] | None = cache.get(key)
+    slots: list[ScalarSlots] | None = rows.cache.get(key)
     if slots is None:
-        slots = cache[key] = unravel_scalar(layers, rows.rep, rows.definition, len(rows.values))
+        slots = rows.cache[key] = unravel_scalar(layers, rows.rep, rows.definition, len(rows.values))
     return slots

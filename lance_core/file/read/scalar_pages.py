@@ -54,14 +54,18 @@ Run: TypeAlias = "tuple[ScalarPage, Sequence[Position], list[int]]"
 
 @dataclass(slots=True)
 class ScalarRows:
-    """Levels and values of some rows of a column.
+    """Levels and values of some rows of a column, and the memory that holds them.
 
     Attributes:
+        memory: Holds the rows.
+        cache: What was found out for other columns about the same rows.
         rep: Repetition levels; None without lists.
         definition: Definition levels; None if nothing is null or empty.
         values: The values that have a slot.
     """
 
+    memory: memoryview
+    cache: dict[object, Any]
     rep: list[int] | None
     definition: list[int] | None
     values: list[bytes] = dataclasses.field(default_factory=list)
@@ -93,23 +97,13 @@ class ScalarPage(Protocol):
         """Return where rows of the column are, also given as plain numbers; None if one lies in several chunks."""
         ...
 
-    def read(
-        self,
-        memory: memoryview,
-        positions: Sequence[Position],
-        rows: list[int],
-        into: ScalarRows,
-        cache: dict[object, Any],
-        /,
-    ) -> None:
+    def read(self, positions: Sequence[Position], rows: list[int], into: ScalarRows, /) -> None:
         """Read rows.
 
         Args:
-            memory: Holds them.
             positions: Where they are in the memory.
             rows: The rows.
             into: Takes what is read.
-            cache: What was found out for other columns about the same rows.
         """
         ...
 
@@ -130,15 +124,8 @@ class _Chunks:
         del numbers
         return list(zip(*cells_in(self.table, rows).tolist(), strict=True))
 
-    def read(
-        self,
-        memory: memoryview,
-        positions: Sequence[Position],
-        rows: list[int],
-        into: ScalarRows,
-        cache: dict[object, Any],
-    ) -> None:
-        del cache
+    def read(self, positions: Sequence[Position], rows: list[int], into: ScalarRows) -> None:
+        memory = into.memory
         values: list[bytes] = []
         opened, last = None, -1
         for (start, size, count, first, _), row in zip(positions, rows, strict=True):
@@ -177,18 +164,11 @@ class _ListChunks:
     def _is_cut(self, chunk: int) -> bool:
         return self.table.has_preamble is not None and bool(self.table.has_preamble[chunk])
 
-    def read(
-        self,
-        memory: memoryview,
-        positions: Sequence[Position],
-        rows: list[int],
-        into: ScalarRows,
-        cache: dict[object, Any],
-    ) -> None:
+    def read(self, positions: Sequence[Position], rows: list[int], into: ScalarRows) -> None:
         del rows
         for start, size, count, is_cut, num_rows, index in positions:
             position = ListPlace(start, size, count, bool(is_cut), num_rows, index)
-            rep, definition, values = self.reader.read(memory, position, cache)
+            rep, definition, values = self.reader.read(into.memory, position, into.cache)
             if into.rep is not None:
                 into.rep += rep
             if into.definition is not None and definition is not None:
@@ -213,15 +193,9 @@ class _Even:
         start, width = self.start - self.first_row * self.width, self.width
         return [(start + row * width, width) for row in numbers]
 
-    def read(
-        self,
-        memory: memoryview,
-        positions: Sequence[Position],
-        rows: list[int],
-        into: ScalarRows,
-        cache: dict[object, Any],
-    ) -> None:
-        del rows, cache
+    def read(self, positions: Sequence[Position], rows: list[int], into: ScalarRows) -> None:
+        del rows
+        memory = into.memory
         into.values += [bytes(memory[start : start + self.width]) for start, *_ in positions]
 
 
@@ -240,15 +214,8 @@ class _Constant:
         del rows
         return [_NOWHERE] * len(numbers)
 
-    def read(
-        self,
-        memory: memoryview,
-        positions: Sequence[Position],
-        rows: list[int],
-        into: ScalarRows,
-        cache: dict[object, Any],
-    ) -> None:
-        del memory, rows, cache
+    def read(self, positions: Sequence[Position], rows: list[int], into: ScalarRows) -> None:
+        del rows
         into.values += [self.value] * len(positions)
         if into.definition is not None:
             into.definition += [self.level] * len(positions)
