@@ -160,6 +160,8 @@ def _queries(given: Any, kind: pa.DataType) -> tuple[Vectors, bool]:
         raise InvalidInputError(f"'q' must be a vector or a list of vectors, not an array of shape {vectors.shape}")
     if vectors.shape[-1] != kind.list_size:
         raise InvalidInputError(f"'q' has {vectors.shape[-1]} dimensions, the column's vectors {kind.list_size}")
+    if pa.types.is_integer(kind.value_type) and ((vectors < 0) | (vectors > np.iinfo(np.uint8).max)).any():
+        raise InvalidInputError("'q' must have numbers from 0 to 255, as the column's vectors of uint8")
     with np.errstate(invalid="ignore", over="ignore"):
         return np.atleast_2d(vectors).astype(kind.value_type.to_pandas_dtype()), vectors.ndim == 2
 

@@ -140,3 +140,11 @@ def test_wrong_searches_are_refused(tmp_path, nearest, words):
     write(tmp_path / "t")
     with pytest.raises(InvalidInputError, match=words):
         lance_core.dataset(tmp_path / "t").to_table(nearest=nearest)
+
+
+@pytest.mark.parametrize("number", [256.0, -1.0])
+def test_queries_outside_of_uint8_are_refused(tmp_path, number):
+    """pylance 14.0.2 takes 0 instead."""
+    write(tmp_path / "t", "u1")
+    with pytest.raises(InvalidInputError, match="from 0 to 255"):
+        lance_core.dataset(tmp_path / "t").to_table(nearest={"column": "v", "q": [number] * SIZE})
