@@ -91,10 +91,6 @@ class PageCache:
         read = self._read(sorted(missing)) if missing else {}
         return {number: page if page is not None else read[number] for number, page in pages.items()}
 
-    def num_missing(self, numbers: Iterable[int]) -> int:
-        """Return how many of some pages would be read."""
-        return sum(number not in self._pages for number in numbers)
-
     def take(self, columns: list[str], rows: Int64s) -> list[pa.Array]:
         """Read columns of some rows."""
         return self._file.take(self._file.schema.select(columns), self._file.column_numbers, rows).columns

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lance_core.index.answer import ADDRESS_SHIFT
+from lance_core.format.schema import Schema
+from lance_core.index.answer import ADDRESS_SHIFT, OFFSET_MASK
 from lance_core.index.vector.distances import all_distances, vectors_of
 from lance_core.index.vector.top_rows import ExactSearch
 from lance_core.scan.fragment_reader import FragmentReader
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
     from lance_core.format.fragment import Fragment
     from lance_core.format.manifest import Manifest
-    from lance_core.format.schema import Schema
     from lance_core.index.column import IndexedColumn
     from lance_core.index.vector.distances import Int64s, Vectors
     from lance_core.index.vector.top_rows import TopRows
@@ -67,7 +67,7 @@ def take_vectors(manifest: Manifest, files: OpenFiles, column: IndexedColumn, ad
     owners = addresses >> ADDRESS_SHIFT
     parts = [np.empty((0, column.type.list_size), column.type.value_type.to_pandas_dtype())]
     for fragment in sorted(manifest.fragments.select(np.unique(owners).tolist()), key=lambda fragment: fragment.id):
-        offsets = addresses[owners == fragment.id] & ((1 << ADDRESS_SHIFT) - 1)
+        offsets = addresses[owners == fragment.id] & OFFSET_MASK
         values = take_offsets(FragmentReader(files, fragment), plan, offsets).column(0)
         vectors = vectors_of(values, column.type.list_size)
         if values.null_count and vectors.dtype.kind == "f":
@@ -89,7 +89,7 @@ def _values(
             columns=plan.columns,
             projection=plan.projection,
             schema=plan.schema,
-            rest=type(plan.projection)(rest),
+            rest=Schema(rest),
             batch_size=plan.batch_size,
         )
     for batch in scan_fragments(files, fragments, plan):
