@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 Int64s: TypeAlias = npt.NDArray[np.int64]
 
 ADDRESS_SHIFT = 32
+OFFSET_MASK = (1 << ADDRESS_SHIFT) - 1
+"""The parts of a row address: the fragment is above the shift, the offset of the row below it."""
+
 _FRAGMENT_ROWS = 1 << ADDRESS_SHIFT
 _NO_ROWS = np.empty(0, np.int64)
 

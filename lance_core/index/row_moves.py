@@ -11,7 +11,7 @@ from lance_core.encoding.distinct import distinct
 from lance_core.errors import CorruptDataError, InvalidInputError
 from lance_core.format.row_sets import decode_row_treemap, rows_of_treemap
 from lance_core.frozen import frozen
-from lance_core.index.answer import ADDRESS_SHIFT, RowAnswer, of_ranges
+from lance_core.index.answer import ADDRESS_SHIFT, OFFSET_MASK, RowAnswer, of_ranges
 from lance_core.limits import check_limit
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 Int64s: TypeAlias = npt.NDArray[np.int64]
 _NO_ROWS = np.empty(0, np.int64)
 _MOST_IDS_IN_TABLE = 1 << 16
-_OFFSET_MASK = (1 << ADDRESS_SHIFT) - 1
 
 
 @frozen(kw_only=True)
@@ -109,7 +108,7 @@ class RowMoves:
         return after
 
     def _moved(self, addresses: Int64s, numbers: Int64s) -> Int64s:
-        if ((addresses & _OFFSET_MASK) >= self._num_rows[numbers]).any():
+        if ((addresses & OFFSET_MASK) >= self._num_rows[numbers]).any():
             raise CorruptDataError("an index has rows behind the last one of a fragment")
         if not len(self._deleted):
             return self._placed(addresses, numbers, None)
@@ -208,6 +207,29 @@ def _of_reuse(group: ReuseGroup, path: str) -> MovedGroup:
         new_ids=[fragment.id for fragment in group.new_fragments],
         new_num_rows=[fragment.physical_rows for fragment in group.new_fragments],
     )
+
+
+class RowPositions:
+    """Positions of rows among those of some fragments, which follow one another.
+
+    Args:
+        ids: Shape (n,), the fragments, ascending.
+        num_rows: Shape (n,), physical rows of each.
+    """
+
+    def __init__(self, ids: Int64s, num_rows: Int64s) -> None:
+        self._places = FragmentPlaces(ids)
+        self._num_rows = num_rows
+        self.starts = np.cumsum(num_rows) - num_rows
+        """Shape (n,), position of the first row of each fragment."""
+        self.total = int(num_rows.sum())
+        """Rows of all fragments."""
+
+    def of(self, addresses: Int64s) -> Int64s:
+        """Return the position of each row; -1 for rows of other fragments and behind the last one of a fragment."""
+        numbers, offsets = self._places.of(addresses), addresses & OFFSET_MASK
+        is_there = (numbers >= 0) & (offsets < self._num_rows[numbers])
+        return np.where(is_there, self.starts[numbers] + offsets, -1)
 
 
 class FragmentPlaces:

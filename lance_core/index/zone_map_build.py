@@ -19,7 +19,7 @@ from lance_core.format.zone_map import (
     encode_details,
     zone_schema,
 )
-from lance_core.index.answer import ADDRESS_SHIFT
+from lance_core.index.answer import ADDRESS_SHIFT, OFFSET_MASK
 from lance_core.index.protocol import SegmentContent
 from lance_core.index.zone_map_remap import joined, widened
 
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from lance_core.index.files import SegmentFiles
     from lance_core.index.protocol import FragmentColumn
     from lance_core.index.zone_map_remap import MovedZones
-
-_OFFSET_MASK = (1 << ADDRESS_SHIFT) - 1
 
 
 @dataclass(slots=True)
@@ -139,7 +137,7 @@ def rewrite_zones(
     kind = column.type
     schema = zone_schema(kind)
     zones = widened(joined(parts, kind), rows_per_zone)
-    owners, starts = zones.first >> ADDRESS_SHIFT, zones.first & _OFFSET_MASK
+    owners, starts = zones.first >> ADDRESS_SHIFT, zones.first & OFFSET_MASK
     numbers = (zones.null_count, zones.nan_count, owners, starts, zones.length)
     counts = [pa.array(one).cast(schema.field(place + 2).type) for place, one in enumerate(numbers)]
     files.write(

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from lance_core.errors import UnsupportedError
 from lance_core.frozen import frozen
-from lance_core.index.answer import ADDRESS_SHIFT
+from lance_core.index.answer import ADDRESS_SHIFT, OFFSET_MASK
 from lance_core.index.order import sort_order
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 Int64s: TypeAlias = npt.NDArray[np.int64]
 _BATCH_ROWS = 1 << 20
-_OFFSET_MASK = (1 << ADDRESS_SHIFT) - 1
 
 
 @frozen(kw_only=True)
@@ -151,7 +150,7 @@ def _groups(zones: MovedZones, rows_per_zone: int) -> Int64s:
     begins: list[int] = []
     end, rows = -1, 0
     for number, (first, length) in enumerate(zip(zones.first.tolist(), zones.length.tolist(), strict=True)):
-        if first != end or rows + length > rows_per_zone or not first & _OFFSET_MASK:
+        if first != end or rows + length > rows_per_zone or not first & OFFSET_MASK:
             begins.append(number)
             rows = 0
         rows += length

@@ -15,8 +15,9 @@ import pyarrow as pa
 
 from lance_core.format.bloom_filter import hash_values
 from lance_core.format.index_metadata import shows_moved_rows
-from lance_core.index.answer import ADDRESS_SHIFT
+from lance_core.index.answer import ADDRESS_SHIFT, OFFSET_MASK
 from lance_core.index.protocol import EntrySegment, ZonedSegment
+from lance_core.index.row_moves import RowPositions
 from lance_core.index.vector.distances import is_vector
 from lance_core.index.vector.segment import VectorSegment
 from lance_core.index.vector.train import searchable
@@ -27,7 +28,7 @@ from lance_core.sql.kernels import pc
 from lance_core.sql.pruning import Comparison, Contains, HasItems, IsNull, Membership
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator, Sequence
 
     from lance_core.format.manifest import Manifest
     from lance_core.scan.indexed import OpenSegment
@@ -45,7 +46,6 @@ _WINDOW_ROWS = 1 << 12
 _PICKED = 16
 """Values of a batch that questions are about."""
 _NEEDLE_LENGTH = 12
-_OFFSET_MASK = (1 << ADDRESS_SHIFT) - 1
 _NAMED_ROWS = 10
 _NULL_HASH = np.uint64(0x9E3779B97F4A7C15)
 _SEED = 0
@@ -82,7 +82,7 @@ def audit_segment(
         parts = [_wrong_answers(opened, rows, pa.concat_arrays(values), is_each_asked=False)] if samples else []
     wrong = np.unique(np.concatenate([np.empty(0, np.int64), *parts]))
     for fragment_id in np.unique(wrong >> ADDRESS_SHIFT).tolist():
-        offsets = wrong[wrong >> ADDRESS_SHIFT == fragment_id] & _OFFSET_MASK
+        offsets = wrong[wrong >> ADDRESS_SHIFT == fragment_id] & OFFSET_MASK
         yield fragment_id, f"answers leave out or add {_named(offsets.tolist())}"
     if isinstance(opened.segment, ZonedSegment):
         yield from _rows_without_zone(manifest, files, opened, opened.segment)
@@ -194,12 +194,13 @@ def _rows_without_zone(
         first, last = np.searchsorted(starts, [fragment.id << ADDRESS_SHIFT, (fragment.id + 1) << ADDRESS_SHIFT])
         base = fragment.id << ADDRESS_SHIFT
         lows, highs = starts[first:last] - base, ends[first:last] - base
-        if int((highs - lows).sum()) >= reader.physical_rows:
+        gap_starts, gap_ends = np.append(0, highs), np.append(lows, reader.physical_rows)
+        gaps = [(start, end) for start, end in zip(gap_starts.tolist(), gap_ends.tolist(), strict=True) if start < end]
+        if not gaps:
             continue
-        depth = np.zeros(reader.physical_rows + 1, np.int64)
-        np.add.at(depth, np.minimum(lows, reader.physical_rows), 1)
-        np.add.at(depth, np.minimum(highs, reader.physical_rows), -1)
-        missing = np.cumsum(depth)[:-1] == 0
+        missing = np.zeros(reader.physical_rows, np.bool_)
+        for start, end in gaps:
+            missing[start:end] = True
         live = reader.live_mask(0, reader.physical_rows)
         missing = missing if live is None else missing & live
         if missing.any():
@@ -214,28 +215,27 @@ def _wrong_entries(
 ) -> Iterator[Mismatch]:
     """Compare all entries of a segment with those that its rows must have."""
     moved = _fragments_of_others(manifest, opened)
-    ids = sorted({*opened.fragment_ids.tolist(), *moved})
-    readers = [FragmentReader(files, fragment) for fragment in manifest.fragments.select(ids)]
-    stored = {reader.fragment.id: np.zeros(reader.physical_rows, np.uint64) for reader in readers}
-    expected = {reader.fragment.id: np.zeros(reader.physical_rows, np.uint64) for reader in readers}
+    readers = _readers(manifest, files, {*opened.fragment_ids.tolist(), *moved})
+    stored, expected = _RowTotals(readers), _RowTotals(readers)
     locate = addresses_of_ids(readers) if opened.by_row_id else _same
     for keys, rows in segment.entries():
-        _add(stored, locate(rows), keys)
-    for reader in readers:
+        stored.add(locate(rows), _hashes(keys))
+    for number, reader in enumerate(readers):
         column = ColumnOfFragment(files, reader.fragment, opened.column)
         for rows, values in column.batches():
             for keys, owners in segment.expected_entries(values, rows):
-                _add(expected, owners, keys)
+                expected.add(owners, _hashes(keys))
         fragment_id = reader.fragment.id
-        differs = stored[fragment_id] != expected[fragment_id]
+        stored_here, expected_here = stored.of(number), expected.of(number)
+        differs = stored_here != expected_here
         live = reader.live_mask(0, reader.physical_rows)
         differs = differs if live is None else differs & live
         if fragment_id in moved:
-            differs &= stored[fragment_id] != 0
+            differs &= stored_here != 0
             if differs.any():
                 yield fragment_id, f"pylance answers from stale entries for {_named(np.flatnonzero(differs).tolist())}"
             continue
-        has_none, needs_none = stored[fragment_id] == 0, expected[fragment_id] == 0
+        has_none, needs_none = stored_here == 0, expected_here == 0
         for mask, what in (
             (differs & has_none, "there are no entries for"),
             (differs & needs_none, "there are entries for, and should be none,"),
@@ -249,16 +249,17 @@ def _wrong_vectors(
     manifest: Manifest, files: OpenFiles, opened: OpenSegment, segment: VectorSegment
 ) -> Iterator[Mismatch]:
     """Compare the rows of a vector index with those that have a vector to index; codes are not compared."""
-    readers = [FragmentReader(files, fragment) for fragment in manifest.fragments.select(opened.fragment_ids.tolist())]
-    stored = {reader.fragment.id: np.zeros(reader.physical_rows, np.uint64) for reader in readers}
+    readers = _readers(manifest, files, opened.fragment_ids.tolist())
+    stored = _RowTotals(readers)
     locate = addresses_of_ids(readers) if opened.by_row_id else _same
     for number in range(len(segment.partitions.lengths)):
-        _count(stored, locate(segment.read(number)[0]))
-    for reader in readers:
+        rows = locate(segment.read(number)[0])
+        stored.add(rows, np.ones(len(rows), np.uint64))
+    for number, reader in enumerate(readers):
         fragment_id = reader.fragment.id
-        counts = stored[fragment_id]
+        counts = stored.of(number)
         for rows, values in ColumnOfFragment(files, reader.fragment, opened.column).batches():
-            offsets = rows & ((1 << ADDRESS_SHIFT) - 1)
+            offsets = rows & OFFSET_MASK
             indexed = searchable(values, offsets, segment.model.metric)[1]
             missing = indexed[counts[indexed] == 0]
             surplus = np.setdiff1d(offsets, indexed)
@@ -273,14 +274,35 @@ def _wrong_vectors(
                     yield fragment_id, f"{what} {_named(wrong.tolist())}"
 
 
-def _count(totals: dict[int, UInt64s], addresses: Int64s) -> None:
-    """Count the entries of each row; rows of other fragments are left out."""
-    owners, offsets = addresses >> ADDRESS_SHIFT, addresses & ((1 << ADDRESS_SHIFT) - 1)
-    for fragment_id in np.unique(owners).tolist():
-        total = totals.get(fragment_id)
-        if total is not None:
-            mine = (owners == fragment_id) & (offsets < len(total))
-            np.add.at(total, offsets[mine], np.uint64(1))
+def _readers(manifest: Manifest, files: OpenFiles, fragment_ids: Collection[int]) -> list[FragmentReader]:
+    """Return readers of some fragments, by ascending id."""
+    fragments = sorted(manifest.fragments.select(sorted(fragment_ids)), key=lambda fragment: fragment.id)
+    return [FragmentReader(files, fragment) for fragment in fragments]
+
+
+class _RowTotals:
+    """A total for each row of some fragments.
+
+    Args:
+        readers: The fragments, by ascending id.
+    """
+
+    def __init__(self, readers: Sequence[FragmentReader]) -> None:
+        ids = np.array([reader.fragment.id for reader in readers], np.int64)
+        self._num_rows = [reader.physical_rows for reader in readers]
+        self._positions = RowPositions(ids, np.array(self._num_rows, np.int64))
+        self._totals = np.zeros(self._positions.total, np.uint64)
+
+    def add(self, addresses: Int64s, amounts: UInt64s) -> None:
+        """Add an amount for each row address; rows of other fragments are left out."""
+        positions = self._positions.of(addresses)
+        is_there = positions >= 0
+        np.add.at(self._totals, positions[is_there], amounts[is_there])
+
+    def of(self, number: int) -> UInt64s:
+        """Return the totals of a fragment; ``number`` is its place among all."""
+        start = int(self._positions.starts[number])
+        return self._totals[start : start + self._num_rows[number]]
 
 
 def _fragments_of_others(manifest: Manifest, opened: OpenSegment) -> frozenset[int]:
@@ -292,17 +314,12 @@ def _fragments_of_others(manifest: Manifest, opened: OpenSegment) -> frozenset[i
     return covered & set(manifest.fragments.ids.tolist()) - set(opened.fragment_ids.tolist())
 
 
-def _add(totals: dict[int, UInt64s], addresses: Int64s, keys: pa.Array) -> None:
-    """Add the hashes of keys to the totals of their rows; rows of other fragments are left out."""
+def _hashes(keys: pa.Array) -> UInt64s:
+    """Return a number for each key, which is not 0."""
     hashes = np.full(len(keys), _NULL_HASH, np.uint64)
     is_valid = np.asarray(keys.is_valid())
     hashes[is_valid] = hash_values(_hashable(keys.drop_null())) | np.uint64(1)
-    owners, offsets = addresses >> ADDRESS_SHIFT, addresses & _OFFSET_MASK
-    for fragment_id in np.unique(owners).tolist():
-        total = totals.get(fragment_id)
-        if total is not None:
-            mine = (owners == fragment_id) & (offsets < len(total))
-            np.add.at(total, offsets[mine], hashes[mine])
+    return hashes
 
 
 def _hashable(values: pa.Array) -> pa.Array:

@@ -15,15 +15,14 @@ from lance_core.format.fragment_reuse import find_fragment_reuse
 from lance_core.format.index_metadata import holds_row_ids, index_fields
 from lance_core.format.vector_index import LAST_VERSION, TYPE_URL
 from lance_core.frozen import frozen
-from lance_core.index.answer import ADDRESS_SHIFT
 from lance_core.index.files import SegmentFiles
 from lance_core.index.moved import load_later_moves
-from lance_core.index.row_moves import FragmentPlaces
+from lance_core.index.row_moves import RowPositions
 from lance_core.index.vector.distances import default_metric
 from lance_core.index.vector.segment import VectorSegment
 from lance_core.scan.fragment_reader import FragmentReader
 from lance_core.scan.fragments import matching_by_fragment
-from lance_core.scan.indexed import naming_index
+from lance_core.scan.indexed import addresses_of_ids, naming_index
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -36,8 +35,6 @@ if TYPE_CHECKING:
     from lance_core.scan.nearest import Nearest
     from lance_core.scan.open_files import OpenFiles
     from lance_core.scan.plan import ScanPlan
-
-_OFFSET_MASK = (1 << ADDRESS_SHIFT) - 1
 
 
 @frozen(kw_only=True)
@@ -167,60 +164,44 @@ class SearchedRows:
         by_row_id: bool,
     ) -> None:
         self._moves = moves
-        self._ids = np.array([fragment.id for fragment in fragments], np.int64)
-        self._fragments = FragmentPlaces(self._ids)
-        sizes = np.array([fragment.physical_rows for fragment in fragments], np.int64)
-        self._sizes = sizes
-        self._starts = np.cumsum(sizes) - sizes
-        self._is_searched = _searched(files, fragments, prefilter, self._starts, int(sizes.sum()))
-        self._row_ids = _row_ids(files, fragments) if by_row_id else None
+        self._positions = RowPositions(
+            np.array([fragment.id for fragment in fragments], np.int64),
+            np.array([fragment.physical_rows for fragment in fragments], np.int64),
+        )
+        self._is_searched = _searched(files, fragments, prefilter, self._positions)
+        readers = [FragmentReader(files, fragment) for fragment in fragments] if by_row_id else []
+        self._address_of = addresses_of_ids(readers) if by_row_id else None
 
     def locate(self, rows: Int64s) -> Int64s:
         """Return the address of each row; -1 for rows that are not searched."""
-        if self._row_ids is not None:
-            ids, addresses = self._row_ids
-            if not len(ids):
-                return np.full(len(rows), -1, np.int64)
-            at = np.minimum(np.searchsorted(ids, rows), len(ids) - 1)
-            rows = np.where(ids[at] == rows, addresses[at], -1)
+        if self._address_of is not None:
+            rows = self._address_of(rows)
         if self._moves is not None:
             rows = self._moves(rows)
-        numbers = self._fragments.of(rows)
-        offsets = rows & _OFFSET_MASK
-        is_there = (numbers >= 0) & (offsets < self._sizes[numbers])
+        positions = self._positions.of(rows)
+        is_there = positions >= 0
         if self._is_searched is not None:
-            is_there &= self._is_searched[np.where(is_there, self._starts[numbers] + offsets, 0)]
+            found = np.flatnonzero(is_there)
+            is_there[found] = self._is_searched[positions[found]]
         return rows if is_there.all() else np.where(is_there, rows, -1)
 
 
 def _searched(
-    files: OpenFiles, fragments: Sequence[Fragment], prefilter: ScanPlan | None, starts: Int64s, num_rows: int
+    files: OpenFiles, fragments: Sequence[Fragment], prefilter: ScanPlan | None, positions: RowPositions
 ) -> np.ndarray | None:
     """Return a mask of the rows of all fragments together; None if all are searched."""
-    first_rows: Mapping[int, int] = dict(zip((fragment.id for fragment in fragments), starts.tolist(), strict=True))
+    first_rows: Mapping[int, int] = dict(
+        zip((fragment.id for fragment in fragments), positions.starts.tolist(), strict=True)
+    )
     if prefilter is not None:
-        mask = np.zeros(num_rows, np.bool_)
+        mask = np.zeros(positions.total, np.bool_)
         for reader, offsets in matching_by_fragment(files, fragments, prefilter):
             mask[first_rows[reader.fragment.id] + offsets] = True
         return mask
     if all(fragment.deletion_file is None for fragment in fragments):
         return None
-    mask = np.ones(num_rows, np.bool_)
+    mask = np.ones(positions.total, np.bool_)
     for fragment in fragments:
         if fragment.deletion_file is not None:
             mask[first_rows[fragment.id] + FragmentReader(files, fragment).deleted] = False
     return mask
-
-
-def _row_ids(files: OpenFiles, fragments: Sequence[Fragment]) -> tuple[Int64s, Int64s]:
-    """Return the stable row ids of live rows, ascending, and their addresses."""
-    ids, addresses = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-    for fragment in fragments:
-        reader = FragmentReader(files, fragment)
-        live = reader.live_mask(0, reader.physical_rows)
-        offsets = np.arange(reader.physical_rows) if live is None else np.flatnonzero(live)
-        ids.append(reader.stable_row_ids.astype(np.int64)[offsets])
-        addresses.append(offsets + (fragment.id << ADDRESS_SHIFT))
-    every, targets = np.concatenate(ids), np.concatenate(addresses)
-    order = np.argsort(every, kind="stable")
-    return every[order], targets[order]

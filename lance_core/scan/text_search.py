@@ -19,6 +19,7 @@ from lance_core.errors import InvalidInputError
 from lance_core.format.index_metadata import index_fields
 from lance_core.format.inverted_index import DEFAULT_TEXT_OPTIONS, TYPE_URL, without_filters
 from lance_core.frozen import frozen
+from lance_core.index.answer import ADDRESS_SHIFT
 from lance_core.index.column import column_to_index, path_of
 from lance_core.index.inverted import INVERTED, InvertedSegment
 from lance_core.index.inverted_words import NearPattern
@@ -327,7 +328,7 @@ class _ColumnSearch:
     def _restricted(self, rows: Int64s, scores: Float64s) -> Hits:
         selected = np.ones(len(rows), np.bool_)
         if self._fragment_ids is not None:
-            selected &= np.isin(rows >> 32, np.array(self._fragment_ids, np.int64))
+            selected &= np.isin(rows >> ADDRESS_SHIFT, np.array(self._fragment_ids, np.int64))
         if self._allowed is not None:
             selected &= np.isin(rows, self._allowed)
         order = np.argsort(rows[selected], kind="stable")
