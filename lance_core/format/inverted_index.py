@@ -183,7 +183,7 @@ def decode_params(text: bytes, *, path: str) -> TextOptions:
         given = {name: params[name] for name in _NAMES if name in params}
         analyzer, block_size = params.get("lance_tokenizer") or "text", params.get("block_size") or BLOCK_SIZE
         granularity = params.get("document_granularity") or "row"
-    except (ValueError, AttributeError) as error:
+    except (ValueError, AttributeError, RecursionError) as error:
         raise CorruptDataError("the options of a full-text index cannot be read", path=path) from error
     if analyzer != "text":
         raise UnsupportedError(f"full-text indices of analyzer {analyzer!r} are not supported", path=path)
@@ -283,6 +283,6 @@ def decode_index_metadata(metadata: Mapping[str, bytes], *, path: str) -> IndexL
     try:
         partitions = tuple(int(number) for number in json.loads(metadata["partitions"]))
         params = metadata["params"]
-    except (KeyError, ValueError, TypeError) as error:
+    except (KeyError, ValueError, TypeError, RecursionError) as error:
         raise CorruptDataError("the partitions of a full-text index cannot be read", path=path) from error
     return IndexLayout(options=decode_params(params, path=path), partitions=partitions, has_transducer=tokens == "fst")

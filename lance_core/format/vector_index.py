@@ -122,16 +122,17 @@ def encode_partitions(partitions: Partitions, loss: float | None = None) -> byte
 
 
 def decode_details(data: bytes) -> VectorDetails:
-    """Decode a ``VectorIndexDetails`` message; one that is damaged tells nothing."""
+    """Decode a ``VectorIndexDetails`` message; one that is damaged, or of a metric that is not known, tells nothing."""
     try:
         pb = vector_pb2.VectorIndexDetails.FromString(data)
-    except DecodeError:
+        metric = vector_pb2.VectorIndexDetails.VectorMetricType.Name(pb.metric_type).lower()
+    except (DecodeError, ValueError):
         return VectorDetails(index_type=None, metric="")
     codes = pb.WhichOneof("compression")
     graph = "HNSW_" if pb.HasField("hnsw_index_config") else ""
     return VectorDetails(
         index_type=None if codes is None else f"IVF_{graph}{codes.upper()}",
-        metric=vector_pb2.VectorIndexDetails.VectorMetricType.Name(pb.metric_type).lower(),
+        metric=metric,
     )
 
 

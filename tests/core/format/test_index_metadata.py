@@ -1,9 +1,10 @@
 import pytest
 from pyroaring import BitMap
 
-from lance_core._proto import table_pb2
+from lance_core._proto import table_pb2, vector_pb2
 from lance_core.errors import CorruptDataError
 from lance_core.format.index_metadata import decode_index_section, encode_index_section, with_changed_coverage
+from lance_core.format.vector_index import decode_details
 
 UNKNOWN_FIELD = b"\xfa\x07\x03abc"  # field 127
 
@@ -43,3 +44,10 @@ def test_empty_and_unknown_coverage_differ():
 def test_damage_is_corrupt(data):
     with pytest.raises(CorruptDataError):
         with_changed_coverage(decode_index_section(data)[0], removed=[1])
+
+
+def test_vector_indices_of_metrics_that_are_not_known_are_left_alone():
+    details = vector_pb2.VectorIndexDetails(flat={})
+    assert decode_details(details.SerializeToString()).index_type == "IVF_FLAT"
+    unknown = b"\x08\x63" + details.SerializeToString()
+    assert decode_details(unknown).index_type is None
