@@ -64,7 +64,7 @@ _MOST_PAGES = 1 / 4
 _STRIDE = 1 << 6
 """Where many pages would be read, every 64th value is read first, and then those between two of them."""
 
-_BATCH_ROWS = 1 << 20
+_BATCH_ROWS, _LEAST_BATCH_ROWS = 1 << 20, 1 << 16
 _NO_ROWS = np.empty(0, np.int64)
 
 
@@ -115,10 +115,10 @@ class BTreeSegment:
         """Number of pages."""
         return {"num_pages": -(-self._num_rows // self._rows_per_page)}
 
-    def batches(self) -> Iterator[tuple[pa.Array, Int64s]]:
+    def batches(self, batch_rows: int = _BATCH_ROWS) -> Iterator[tuple[pa.Array, Int64s]]:
         """Read all values in order and the row of each, some at a time."""
-        for start in range(0, self._num_rows, _BATCH_ROWS):
-            values, ids = read_columns(self._pages, ["values", "ids"], start, min(start + _BATCH_ROWS, self._num_rows))
+        for start in range(0, self._num_rows, batch_rows):
+            values, ids = read_columns(self._pages, ["values", "ids"], start, min(start + batch_rows, self._num_rows))
             yield values, row_numbers(ids, self._path)
 
     def content(self) -> tuple[pa.Array, Int64s]:
@@ -295,15 +295,11 @@ class BTreeKind:
 
     def rewrite(self, target: SegmentTarget, segments: Sequence[tuple[Segment, Relocation]]) -> SegmentContent:
         """Merge the sorted values of segments and write the rows where they are now."""
-        from lance_core.index.btree_build import relocated, write_btree, write_sorted  # noqa: PLC0415 as above
+        from lance_core.index.btree_build import merge_btrees  # noqa: PLC0415 as above
 
         trees = [(segment, relocate) for segment, relocate in segments if isinstance(segment, BTreeSegment)]
-        if len(trees) == 1:  # the order stays, so nothing is sorted
-            ((tree, relocate),) = trees
-            moved = (relocated(values, rows, relocate) for values, rows in tree.batches())
-            return write_sorted(target, moved)
-        parts = (relocated(values, rows, relocate) for tree, relocate in trees for values, rows in tree.batches())
-        return write_btree(target, parts)
+        batch_rows = max(_BATCH_ROWS // max(len(trees), 1), _LEAST_BATCH_ROWS)
+        return merge_btrees(target, [(tree.batches(batch_rows), relocate) for tree, relocate in trees])
 
 
 BTREE = BTreeKind()

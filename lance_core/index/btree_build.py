@@ -19,15 +19,17 @@ from lance_core.format.btree import (
     lookup_schema,
     page_schema,
 )
-from lance_core.index.external_sort import DEFAULT_MEMORY, ExternalSort
+from lance_core.index.external_sort import DEFAULT_MEMORY, ExternalSort, merge_runs
 from lance_core.index.protocol import SegmentContent
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from lance_core.index.protocol import Relocation, SegmentTarget
 
 Int64s: TypeAlias = npt.NDArray[np.int64]
+Entries: TypeAlias = "Iterable[tuple[pa.Array, Int64s]]"
+"""Values, and the row of each."""
 
 
 def write_btree(
@@ -43,28 +45,46 @@ def write_btree(
     schema = page_schema(target.column.type)
     with ExternalSort(schema, max_memory_bytes) as rows:
         for values, addresses in parts:
-            columns = [values, pa.array(addresses.view(np.uint64))]
-            rows.add(pa.RecordBatch.from_arrays(columns, schema=schema))
-        batches = ((batch.column(0), batch.column(1).to_numpy().view(np.int64)) for batch in rows.batches())
-        return write_sorted(target, batches)
+            rows.add(_batch(schema, values, addresses))
+        return _write(target, rows.batches())
 
 
-def write_sorted(target: SegmentTarget, batches: Iterable[tuple[pa.Array, Int64s]]) -> SegmentContent:
-    """Write a B-tree of values that are in order already, in bounded memory.
+def merge_btrees(target: SegmentTarget, trees: Sequence[tuple[Entries, Relocation]]) -> SegmentContent:
+    """Write one B-tree from others; some pages of each are in memory.
 
     Args:
         target: Where it is written.
-        batches: Values in order, nulls first, and the row address of each.
+        trees: The values of each in order, nulls first, with their rows; and where these rows are now.
     """
+    schema = page_schema(target.column.type)
+    return _write(target, merge_runs([_run(schema, entries, relocate) for entries, relocate in trees], schema))
+
+
+def _run(schema: pa.Schema, entries: Entries, relocate: Relocation) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a tree that are left, where they are now."""
+    for values, rows in entries:
+        moved = relocate(rows)
+        left = moved >= 0
+        yield (
+            _batch(schema, values, moved) if left.all() else _batch(schema, values.filter(pa.array(left)), moved[left])
+        )
+
+
+def _batch(schema: pa.Schema, values: pa.Array, rows: Int64s) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([values, pa.array(rows.view(np.uint64))], schema=schema)
+
+
+def _write(target: SegmentTarget, pages: Iterable[pa.RecordBatch]) -> SegmentContent:
+    """Write rows that are in order; nulls come first."""
     files, kind = target.files, target.column.type
     schema, lookup = page_schema(kind), _Lookup(kind)
 
-    def pages() -> Iterator[pa.RecordBatch]:
-        for values, rows in batches:
-            lookup.add(values)
-            yield pa.RecordBatch.from_arrays([values, pa.array(rows.view(np.uint64))], schema=schema)
+    def noted() -> Iterator[pa.RecordBatch]:
+        for batch in pages:
+            lookup.add(batch.column(0))
+            yield batch
 
-    files.write(PAGE_FILE, schema, pages(), metadata={})
+    files.write(PAGE_FILE, schema, noted(), metadata={})
     files.write(
         LOOKUP_FILE,
         lookup_schema(kind),
@@ -73,13 +93,6 @@ def write_sorted(target: SegmentTarget, batches: Iterable[tuple[pa.Array, Int64s
     )
     version = VERSION_WITH_STABLE_ROW_IDS if target.with_stable_row_ids else VERSION
     return SegmentContent(index_version=version, details=b"")
-
-
-def relocated(values: pa.Array, rows: Int64s, relocate: Relocation) -> tuple[pa.Array, Int64s]:
-    """Return the values of the rows that are left, and where these rows are now."""
-    moved = relocate(rows)
-    left = moved >= 0
-    return (values, moved) if left.all() else (values.filter(pa.array(left)), moved[left])
 
 
 class _Lookup:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from lance_core.index.order import sort_keys, sort_order
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 DEFAULT_MEMORY = 1 << 29
 MEMORY_OPTION = "max_memory_bytes"
@@ -26,7 +26,7 @@ _MAX_RUN_BYTES = 1 << 30
 
 
 class ExternalSort:
-    """Rows sorted by their first column in the order of indices, equal ones in the order in which they came.
+    """Rows sorted by their first column in the order of indices, equal ones in any order.
 
     Use it as a context manager; it removes its temporary files.
 
@@ -71,7 +71,7 @@ class ExternalSort:
             return
         if self._pending:
             self._write_run()
-        yield from _merged([self._read_run(path) for path in self._runs], self._schema)
+        yield from merge_runs([self._read_run(path) for path in self._runs], self._schema)
 
     def _sorted(self) -> pa.RecordBatch:
         rows = pa.Table.from_batches(self._pending, schema=self._schema).combine_chunks()
@@ -103,8 +103,8 @@ class _Run:
         self.advance()
 
     def advance(self) -> None:
-        """Go to the next block; None behind the last."""
-        self.block = next(self._blocks, None)
+        """Go to the next block that has rows; None behind the last."""
+        self.block = next((block for block in self._blocks if block.num_rows), None)
 
     def take(self, count: int) -> pa.RecordBatch:
         """Take rows off the front of the block."""
@@ -115,14 +115,30 @@ class _Run:
             self.advance()
         return block.slice(0, count)
 
+    def rest(self) -> Iterator[pa.RecordBatch]:
+        """Take all blocks that are left."""
+        while self.block is not None:
+            yield self.block
+            self.advance()
 
-def _merged(runs: list[Iterator[pa.RecordBatch]], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Merge sorted runs: rows up to the least of the blocks' last keys are in the blocks that are in memory."""
+
+def merge_runs(runs: Iterable[Iterator[pa.RecordBatch]], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Merge runs of rows that are sorted by their first column; a block of each run is in memory.
+
+    Rows up to the least of the blocks' last keys are in these blocks, and so they come next.
+
+    Args:
+        runs: Blocks of each run, in order; nulls come first.
+        schema: Columns of the rows.
+    """
     open_runs = [_Run(blocks) for blocks in runs]
     for run in open_runs:  # nulls come first
         while run.block is not None and run.block.column(0).null_count:
             yield run.take(run.block.column(0).null_count)
     while open_runs := [run for run in open_runs if run.block is not None]:
+        if len(open_runs) == 1:
+            yield from open_runs[0].rest()
+            return
         bound = min(_key(run, -1) for run in open_runs)
         parts = [run.take(count) for run in open_runs if (count := _rows_up_to(run, bound))]
         rows = pa.Table.from_batches(parts, schema=schema).combine_chunks().to_batches()[0]

@@ -80,6 +80,27 @@ def test_indices_that_do_not_fit_in_memory_are_the_same(tmp_path, monkeypatch):
     assert list((tmp_path / "temporary").iterdir()) == []
 
 
+@pytest.mark.parametrize("kind", VALUES)
+def test_segments_of_a_b_tree_are_merged_some_rows_at_a_time(tmp_path, monkeypatch, kind):
+    monkeypatch.setattr("lance_core.index.btree._LEAST_BATCH_ROWS", 300)
+    monkeypatch.setattr("lance_core.index.btree._BATCH_ROWS", 300)
+    table = lance_core.write_dataset(pa.table({"v": VALUES[kind].slice(0, 1500)}), tmp_path / "t")
+    table.create_scalar_index("v", "BTREE")
+    for start, end in ((1500, 1500), (3000, 2000)):
+        table = lance_core.write_dataset(pa.table({"v": VALUES[kind].slice(start, end)}), table.uri, mode="append")
+        table.optimize.optimize_indices(num_indices_to_merge=0)
+    monkeypatch.setattr("lance_core.index.btree_build.ExternalSort", None)
+    assert table.optimize.optimize_indices(num_indices_to_merge=3) == ["v_idx"]
+    monkeypatch.undo()
+    merged = list(index_files(table, "v_idx"))
+    table.create_scalar_index("v", "BTREE")
+    built = list(index_files(table, "v_idx"))
+    rows, expected = (next(file for file in files if "ids" in file[0]) for files in (merged, built))
+    assert sorted(map(repr, rows)) == sorted(map(repr, expected))
+    assert [repr(row["values"]) for row in rows] == [repr(row["values"]) for row in expected]
+    assert repr([file for file in merged if file is not rows]) == repr([file for file in built if file is not expected])
+
+
 def index_files(table, name):
     segment = next(one for one in table.describe_indices() if one.name == name).segments[0]
     for path in sorted(Path(table.uri, "_indices", segment.uuid).iterdir()):
