@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lance_core.errors import CorruptDataError, NotFoundError
+from lance_core.errors import CorruptDataError, NotFoundError, UnsupportedError
 from lance_core.format.fragment_reuse import find_fragment_reuse
 from lance_core.format.index_metadata import holds_row_ids, index_fields
 from lance_core.format.paths import INDICES_FOLDER
@@ -62,6 +62,11 @@ def with_index_answer(plan: ScanPlan, manifest: Manifest, files: OpenFiles) -> S
         return plan
     answer = evaluate(asks, source.ask)
     return plan if answer.is_unknown else replace(plan, index_answer=answer, index_names=tuple(source.asked))
+
+
+def has_index(manifest: Manifest, files: OpenFiles, paths: Sequence[str]) -> bool:
+    """Return whether a segment over one of some columns can be asked."""
+    return _IndexedVersion(manifest, files, paths, tells_null=False).has_segments
 
 
 def rows_with_values(manifest: Manifest, files: OpenFiles, path: str, values: pa.Array) -> RowAnswer:
@@ -325,11 +330,13 @@ def addresses_of_ids(readers: Sequence[FragmentReader]) -> Callable[[Int64s], In
 @contextmanager
 def naming_index(name: str) -> Generator[None]:
     """Tell in errors about files which index they belong to, and what to do."""
+    advice = f"remove the index with drop_index({name!r}), or rebuild it with lance_core.repair"
     try:
         yield
     except (CorruptDataError, NotFoundError) as error:
-        advice = f"remove the index with drop_index({name!r}), or rebuild it with lance_core.repair"
         raise type(error)(f"index {name!r} is damaged: {error.message}; {advice}", path=error.path) from error
+    except UnsupportedError as error:
+        raise UnsupportedError(f"index {name!r} cannot be read: {error.message}; {advice}", path=error.path) from error
 
 
 def _codes_of_ids(answer: RowAnswer, reader: FragmentReader) -> tuple[Int64s, npt.NDArray[np.uint8]]:

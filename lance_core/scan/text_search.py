@@ -7,6 +7,7 @@ they are. All of this is as in pylance.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from functools import partial, reduce
 from heapq import merge
 from itertools import groupby, islice
@@ -35,11 +36,12 @@ from lance_core.index.text.query import (
     PhraseQuery,
 )
 from lance_core.index.text.score import Corpus, Wanted, WordPostings, scored
-from lance_core.scan.indexed import open_segment, row_places
+from lance_core.scan.indexed import naming_index, open_segment, row_places
 from lance_core.scan.text_rows import UnindexedRows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from lance_core.format.fragment import Fragment
     from lance_core.format.manifest import Manifest
@@ -181,15 +183,16 @@ class TextSearch:
         segments = _segments(self._manifest, self._files, column)
         covered = set[int]().union(*(segment.fragment_ids.tolist() for segment in segments))
         uncovered = [fragment for number, fragment in self._fragments.items() if number not in covered]
-        return _ColumnSearch(
-            self._manifest,
-            self._files,
-            column,
-            segments,
-            unindexed=[] if self._only_index else uncovered,
-            fragment_ids=None if len(self._fragments) == len(self._manifest.fragments) else list(self._fragments),
-            allowed=self._allowed,
-        )
+        with _naming(segments):
+            return _ColumnSearch(
+                self._manifest,
+                self._files,
+                column,
+                segments,
+                unindexed=[] if self._only_index else uncovered,
+                fragment_ids=None if len(self._fragments) == len(self._manifest.fragments) else list(self._fragments),
+                allowed=self._allowed,
+            )
 
 
 def _segments(manifest: Manifest, files: OpenFiles, column: IndexedColumn) -> list[OpenSegment]:
@@ -201,10 +204,16 @@ def _segments(manifest: Manifest, files: OpenFiles, column: IndexedColumn) -> li
             continue
         if fields.fields != (column.leaf.id,):
             continue
-        opened = open_segment(manifest, files, index)
+        with naming_index(index.name):
+            opened = open_segment(manifest, files, index)
         if opened is not None:
             result.setdefault(index.name, []).append(opened)
     return next(iter(result.values()), [])
+
+
+def _naming(segments: Sequence[OpenSegment]) -> AbstractContextManager[None]:
+    """Return a context whose errors about files name the index."""
+    return naming_index(segments[0].index.name) if segments else nullcontext()
 
 
 def _unmoved(segment: Segment) -> InvertedSegment:
@@ -287,6 +296,12 @@ class _ColumnSearch:
     def _search(self, search: _WordSearch) -> Hits:
         if not search.patterns:
             return _NO_HITS
+        with _naming(self._opened):
+            hits, corpus, counts = self._of_segments(search)
+        return _joined(hits, self._of_rows(search, corpus, counts)) if self._unindexed else hits
+
+    def _of_segments(self, search: _WordSearch) -> tuple[Hits, Corpus, Mapping[str, int]]:
+        """Search the rows that segments cover; also returns their statistics and the documents of each word."""
         partitions = [partition for segment in self._segments for partition in segment.partitions]
         wanted = search.within([partition.tokens.near for partition in partitions])
         looked_up = [_look_up(partition, wanted) for partition in partitions]
@@ -298,8 +313,7 @@ class _ColumnSearch:
         for postings in looked_up:
             _count(counts, postings)
         weights = {word: corpus.weight(count) for word, count in counts.items()}
-        hits = self._of_index(wanted, looked_up, corpus, weights)
-        return _joined(hits, self._of_rows(search, corpus, counts)) if self._unindexed else hits
+        return self._of_index(wanted, looked_up, corpus, weights), corpus, counts
 
     def _of_index(
         self,

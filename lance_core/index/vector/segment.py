@@ -264,6 +264,8 @@ class VectorSegment:
         try:
             rows = self._files.open(ROW_FILE)
         except NotFoundError as error:
+            if header is not None:
+                raise
             raise UnsupportedError(f"vector index {path} has a layout older than V3; build it again") from error
         storage = rows.schema.metadata.get(STORAGE_KEY)
         if header is None or storage is None:
