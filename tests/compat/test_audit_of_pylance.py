@@ -129,6 +129,31 @@ def test_indices_that_lost_their_entries_are_found(tmp_path, kind):
     assert is_right_in_pylance(uri, CONDITIONS[kind][1])
 
 
+@pytest.mark.parametrize("kind", CONDITIONS)
+def test_indices_that_lost_some_entries_are_found(tmp_path, kind):
+    """The state of lance#6116: with stable row ids, a merge of segments left out the rows of a fragment."""
+    uri, (column, condition) = make(tmp_path / "t", stable=True), CONDITIONS[kind]
+    lance_core.dataset(uri).create_scalar_index(column, kind, name="i", fragment_ids=[0, 1])
+    assert problems(uri) == set()
+    cover(uri, [0, 1, 2])
+    assert not is_right_in_pylance(uri, condition)
+    assert problems(uri) == {2}
+    assert lance_core.repair(uri) == {"i": "rebuilt"}
+    assert is_right_in_pylance(uri, condition)
+
+
+@pytest.mark.parametrize("kind", CONDITIONS)
+def test_the_audit_agrees_with_pylance_after_a_compaction_and_a_merge_of_segments(tmp_path, kind):
+    """The steps of lance#6116, after which pylance 14.0.2 answers right."""
+    uri, (_, condition) = make(tmp_path / "t", stable=True, kind=kind), CONDITIONS[kind]
+    lance.write_dataset(lance.dataset(uri).to_table(), uri, mode="append", max_rows_per_file=20)
+    lance.dataset(uri).delete("id = 11")
+    lance.dataset(uri).optimize.compact_files()
+    lance.dataset(uri).optimize.optimize_indices()
+    assert is_right_in_pylance(uri, condition)
+    assert problems(uri) == set()
+
+
 @pytest.mark.parametrize("package", [lance_core, lance])
 def test_merges_by_an_indexed_key_update_all_rows(tmp_path, package):
     """The state of lance#7251 and lance#7596: the key is not the first column, and the first is null everywhere."""
