@@ -1,3 +1,4 @@
+from google.protobuf import any_pb2 as _any_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
@@ -6,6 +7,14 @@ from collections.abc import Iterable as _Iterable, Mapping as _Mapping
 from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class JsonIndexDetails(_message.Message):
+    __slots__ = ("path", "target_details")
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    TARGET_DETAILS_FIELD_NUMBER: _ClassVar[int]
+    path: str
+    target_details: _any_pb2.Any
+    def __init__(self, path: _Optional[str] = ..., target_details: _Optional[_Union[_any_pb2.Any, _Mapping]] = ...) -> None: ...
 
 class Tensor(_message.Message):
     __slots__ = ("data_type", "shape", "data")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ from lance_core.frozen import frozen
 from lance_core.index.column import column_to_index
 from lance_core.index.files import SegmentFiles
 from lance_core.index.kinds import check_build, kind_named
-from lance_core.index.protocol import SegmentTarget
+from lance_core.index.protocol import MODEL, SegmentTarget, TrainedKind
 from lance_core.scan.indexed import ColumnOfFragment
 from lance_core.scan.open_files import OpenFiles
 
@@ -77,6 +77,16 @@ class BuildIndex:
     def forget(self) -> None:
         """Remove the files written so far."""
         forget_files(self._written)
+
+
+def with_model(index: BuildIndex, snapshot: Snapshot) -> BuildIndex:
+    """Return a build whose parts may be worked out apart: a model is learned now, on all fragments that it covers."""
+    kind, column = kind_named(index.kind), column_to_index(snapshot.manifest.schema, index.column)
+    if not isinstance(kind, TrainedKind):
+        return index
+    files, options = OpenFiles(snapshot.store), check_build(kind, column, index.options)
+    columns = [ColumnOfFragment(files, fragment, column) for fragment in _chosen(snapshot, index.fragment_ids)]
+    return replace(index, options={**index.options, MODEL: kind.train(column, columns, options)})
 
 
 @dataclass(slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from lance_core.index.bitmap import BITMAP, LABEL_LIST
 from lance_core.index.bloom import BLOOM_FILTER
 from lance_core.index.btree import BTREE
 from lance_core.index.inverted import INVERTED
+from lance_core.index.json_member import json_member_kind
 from lance_core.index.ngram import NGRAM
 from lance_core.index.protocol import CheckedKind
 from lance_core.index.vector.kind import VECTOR
@@ -18,11 +19,11 @@ from lance_core.index.vector.train import INDEX_TYPES
 from lance_core.index.zone_map import ZONE_MAP
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from lance_core.format.index_metadata import IndexFields, IndexMetadata
     from lance_core.index.column import IndexedColumn
-    from lance_core.index.protocol import IndexKind
+    from lance_core.index.protocol import IndexKind, ReadKind
 
 KINDS: dict[str, IndexKind] = {
     kind.name: kind for kind in (BTREE, BITMAP, LABEL_LIST, NGRAM, ZONE_MAP, BLOOM_FILTER, INVERTED)
@@ -84,6 +85,15 @@ def kind_of(fields: IndexFields) -> IndexKind | None:
     if kind is VECTOR and decode_details(fields.details[1]).index_type not in INDEX_TYPES:
         return None  # such as one with a graph, which is searched but not built
     return kind if kind is not None and fields.index_version in kind.index_versions else None
+
+
+def readers_of(fields: IndexFields, column: IndexedColumn) -> tuple[ReadKind | None, Sequence[str]]:
+    """Return what reads an index over a column, and the names under which questions are asked; None for none."""
+    kind = kind_of(fields)
+    if kind is not None:
+        return kind if kind.takes(column.type) else None, (column.path,)
+    member = json_member_kind(fields, {BTREE.type_url: BTREE, BITMAP.type_url: BITMAP})
+    return member, () if member is None else member.subjects(column)
 
 
 def kind_of_index(index: IndexMetadata) -> IndexKind | None:

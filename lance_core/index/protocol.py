@@ -137,8 +137,21 @@ class ZonedSegment(Segment, Protocol):
         ...
 
 
-class IndexKind(Protocol):
-    """A kind of index."""
+class ReadKind(Protocol):
+    """A kind of index whose segments can be asked."""
+
+    def open(self, files: SegmentFiles, column: IndexedColumn) -> Segment:
+        """Open a segment.
+
+        Raises:
+            CorruptDataError: A file is damaged or fits another column.
+            NotFoundError: A file is missing.
+        """
+        ...
+
+
+class IndexKind(ReadKind, Protocol):
+    """A kind of index that can be built."""
 
     @property
     def name(self) -> str:
@@ -164,15 +177,6 @@ class IndexKind(Protocol):
         """Return whether values of a type can be indexed."""
         ...
 
-    def open(self, files: SegmentFiles, column: IndexedColumn) -> Segment:
-        """Open a segment.
-
-        Raises:
-            CorruptDataError: A file is damaged or fits another column.
-            NotFoundError: A file is missing.
-        """
-        ...
-
     def build(
         self, target: SegmentTarget, fragments: Iterable[FragmentColumn], options: Mapping[str, Any]
     ) -> SegmentContent:
@@ -196,6 +200,24 @@ class CheckedKind(IndexKind, Protocol):
         Raises:
             InvalidInputError: An unknown option, or a value that does not fit.
             UnsupportedError: A value that lance_core does not support.
+        """
+        ...
+
+
+@runtime_checkable
+class TrainedKind(IndexKind, Protocol):
+    """A kind that learns a model before it builds; segments that are built apart share one as the option `MODEL`."""
+
+    def train(self, column: IndexedColumn, fragments: Iterable[FragmentColumn], options: Mapping[str, Any]) -> Any:
+        """Learn the model of an index.
+
+        Args:
+            column: The column.
+            fragments: Its values.
+            options: All options of the kind.
+
+        Raises:
+            InvalidInputError: There is nothing to learn from.
         """
         ...
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from lance_core.format.manifest import Manifest
     from lance_core.index.column import IndexedColumn
     from lance_core.index.moved import LaterMoves
-    from lance_core.index.protocol import IndexKind, Segment
+    from lance_core.index.protocol import ReadKind, Segment
     from lance_core.scan.open_files import OpenFiles
     from lance_core.scan.plan import ScanPlan
     from lance_core.sql.pruning import Question
@@ -98,15 +98,17 @@ class _CoveringSegment:
 
     Attributes:
         index: Its entry.
-        kind: Its kind.
+        kind: What reads it.
         column: The column.
+        subjects: Names under which questions are asked.
         fragment_ids: Shape (n,), existing fragments that it covers, ascending.
         num_rows: Shape (n,), their physical rows.
     """
 
     index: IndexMetadata
-    kind: IndexKind
+    kind: ReadKind
     column: IndexedColumn
+    subjects: Sequence[str]
     fragment_ids: Int64s
     num_rows: Int64s
 
@@ -184,8 +186,9 @@ class _IndexedVersion:
         self._reuse = find_fragment_reuse(indices)
         for index in indices:
             for column in columns:
-                if index.fields == (column.leaf.id,) and (one := self._covering(index, column)) is not None:
-                    self._segments.setdefault(column.path, []).append(one)
+                if index.fields == (column.leaf.id,) and (covering := self._covering(index, column)) is not None:
+                    for subject in covering.subjects:
+                        self._segments.setdefault(subject, []).append(covering)
 
     def segments(self, path: str) -> Sequence[_CoveringSegment]:
         """Return the segments over a column that can be asked."""
@@ -208,11 +211,11 @@ class _IndexedVersion:
         return known
 
     def _covering(self, index: IndexMetadata, column: IndexedColumn) -> _CoveringSegment | None:
-        from lance_core.index.kinds import kind_of  # noqa: PLC0415 most tables have no indices
+        from lance_core.index.kinds import readers_of  # noqa: PLC0415 most tables have no indices
 
         fields = index_fields(index)
-        kind, covered = kind_of(fields), fields.fragment_ids
-        if kind is None or not covered or not kind.takes(column.type) or not self._knows_moves(index):
+        (kind, subjects), covered = readers_of(fields, column), fields.fragment_ids
+        if kind is None or not covered or not self._knows_moves(index):
             return None
         fragments = self._manifest.fragments
         ids = fragments.ids.astype(np.int64)
@@ -224,6 +227,7 @@ class _IndexedVersion:
             index=index,
             kind=kind,
             column=column,
+            subjects=subjects,
             fragment_ids=ids[chosen],
             num_rows=fragments.physical_rows[chosen].astype(np.int64),
         )

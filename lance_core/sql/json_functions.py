@@ -19,10 +19,13 @@ from lance_core.encoding.jsonb import encode_text, float_text
 from lance_core.encoding.jsonb_arrays import decode_texts
 from lance_core.encoding.jsonb_find import Step, find_values, lengths
 from lance_core.errors import InvalidInputError
+from lance_core.format.json_index import GETTERS, member_name
+from lance_core.sql import pruning
 from lance_core.sql.arrow_types import cast as cast_values
 from lance_core.sql.arrow_types import is_text, pc
 from lance_core.sql.json_find import find_all
 from lance_core.sql.json_path import Items, Member, Path, parse_path
+from lance_core.sql.pruning import UNKNOWN
 from lance_core.sql.terms import Term, apply, converted
 
 if TYPE_CHECKING:
@@ -73,13 +76,24 @@ def _function(
                     return texts
             return _each(look, kind, documents, arguments)
 
+        member = _member_name(name, kind, document, others)
         if document.as_stored is not None:
             document = replace(document, evaluate=document.as_stored)
         inputs = (converted(document, pa.large_binary()) if is_null else document, *texts)
         result = apply(evaluate, inputs, name, kind=kind)
-        return Term(type=kind, evaluate=result.evaluate)  # null where nothing is found, whatever the column allows
+        asks = pruning.Comparison(member, "equal", pa.scalar(True)) if member and kind == pa.bool_() else UNKNOWN  # noqa: FBT003 a value
+        # null where nothing is found, whatever the column allows
+        return Term(type=kind, evaluate=result.evaluate, member=member, asks=asks)
 
     return build
+
+
+def _member_name(name: str, kind: pa.DataType, document: Term, others: Sequence[Term]) -> str:
+    """Return the name under which indices know what a function returns; empty if they cannot know it."""
+    key = others[0].literal
+    if GETTERS.get(str(kind)) != name or not document.is_json or not document.path or key is None:
+        return ""
+    return member_name(document.path, kind, key.as_py()) if is_text(key.type) and key.is_valid else ""
 
 
 def _as_argument(term: Term, name: str) -> Term:

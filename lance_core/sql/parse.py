@@ -276,7 +276,7 @@ def _is(self: _Translator, node: Node) -> Term:
     wanted = node.expression
     value = self.term(node.this)
     if isinstance(wanted, exp.Null):
-        asks = pruning.IsNull(value.path) if value.path else pruning.UNKNOWN
+        asks = pruning.IsNull(value.subject) if value.subject else pruning.UNKNOWN
         term = terms.apply(pc.is_null, (value,), "IS NULL", asks)
         return Term(type=term.type, evaluate=term.evaluate, asks=asks, nullable=False)
     if isinstance(wanted, exp.Boolean):

@@ -36,6 +36,8 @@ class Term:
         evaluate: Record batch to array, or to scalar if all rows have the same value.
         literal: The value, if it was written in the text and has not been given a type by its context yet.
         path: Name or dotted path, if the value is that of a column; else empty.
+        member: Name for questions, if the value is that of a member of a JSON column; else empty. See
+            `lance_core.format.json_index.member_name`.
         asks: What a boolean value asks of single columns, for `lance_core.sql.pruning`.
         nullable: False if it is never null.
         is_json: It is the text of a JSON column.
@@ -47,10 +49,16 @@ class Term:
     evaluate: Callable[[pa.RecordBatch], Datum]
     literal: pa.Scalar | None = None
     path: str = ""
+    member: str = ""
     asks: Condition = UNKNOWN
     nullable: bool = True
     is_json: bool = False
     as_stored: Callable[[pa.RecordBatch], Datum] | None = None
+
+    @property
+    def subject(self) -> str:
+        """Name under which indices are asked about the value; empty if they cannot know it."""
+        return self.path or self.member
 
 
 def literal_term(value: pa.Scalar) -> Term:
@@ -258,8 +266,8 @@ def _comparison(name: str, left: Term, right: Term) -> Condition:
     if not right.literal.is_valid:
         return pruning.Constant(None)
     is_number = kind_of(left.type) == "number"
-    is_existing = bool(left.path) and (not is_number or right.type.equals(left.type))
-    return pruning.Comparison(left.path, name, right.literal) if is_existing else UNKNOWN
+    is_existing = bool(left.subject) and (not is_number or right.type.equals(left.type))
+    return pruning.Comparison(left.subject, name, right.literal) if is_existing else UNKNOWN
 
 
 def distinct(left: Term, right: Term, *, strict: bool = True, is_exact: bool = False) -> Term:
@@ -278,7 +286,7 @@ def distinct(left: Term, right: Term, *, strict: bool = True, is_exact: bool = F
 def _distinction(unequal: Term, left: Term, right: Term) -> Condition:
     for side, other in ((left, right), (right, left)):
         if side.literal is not None and not side.literal.is_valid:
-            return pruning.Not(pruning.IsNull(other.path)) if other.path else UNKNOWN
+            return pruning.Not(pruning.IsNull(other.subject)) if other.subject else UNKNOWN
     return UNKNOWN if isinstance(unequal.asks, Unknown) else pruning.FillNull(unequal.asks, value=True)
 
 
@@ -358,8 +366,8 @@ def _is_among(value: Term, literals: pa.Array, *, strict: bool, is_exact: bool) 
         return pc.if_else(pc.is_null(values), pa.scalar(None, pa.bool_()), answer)
 
     has_nan = is_float and pc.any(pc.is_nan(wanted)).as_py()
-    is_existing = bool(value.path) and common.equals(value.type) and not has_nan
-    asks = pruning.Membership(value.path, wanted) if is_existing else UNKNOWN
+    is_existing = bool(value.subject) and common.equals(value.type) and not has_nan
+    asks = pruning.Membership(value.subject, wanted) if is_existing else UNKNOWN
     return apply(evaluate, (converted(value, common),), "IN", asks, kind=pa.bool_())
 
 

@@ -59,6 +59,10 @@ class VectorKind:
         """Open a segment; its files are read when they are needed."""
         return VectorSegment(files, column)
 
+    def train(self, column: IndexedColumn, fragments: Iterable[FragmentColumn], options: Mapping[str, Any]) -> Model:
+        """Learn the centroids, and the codes of vectors."""
+        return train_model(column, fragments, options)[0]
+
     def build(
         self, target: SegmentTarget, fragments: Iterable[FragmentColumn], options: Mapping[str, Any]
     ) -> SegmentContent:

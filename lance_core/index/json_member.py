@@ -1,0 +1,103 @@
+"""Indices over a member of JSON documents: segments of other kinds, asked about what a function of SQL returns.
+
+lance_core reads them and keeps them as they are; it does not build them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from lance_core.format import bitmap_index, btree
+from lance_core.format.json_index import GETTERS, TYPE_URL, VERSION, decode_details, member_name
+from lance_core.format.schema import JSON, Schema
+from lance_core.index.column import IndexedColumn
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from lance_core.format.index_metadata import IndexFields
+    from lance_core.index.answer import RowAnswer
+    from lance_core.index.files import SegmentFiles
+    from lance_core.index.protocol import ReadKind, Segment
+    from lance_core.sql.pruning import Question
+
+_TYPES = (pa.int64(), pa.float64(), pa.string(), pa.bool_())
+_KEYS = {btree.TYPE_URL: (btree.LOOKUP_FILE, "min"), bitmap_index.BITMAP_TYPE_URL: (bitmap_index.FILE_NAME, "keys")}
+"""The file and the column of it that tell the type of the values, by kind."""
+
+
+class JsonMemberKind:
+    """Reads indices over one member of JSON documents.
+
+    Args:
+        target: The kind of the files.
+        target_url: Name of the message with its details.
+        key: Key of the member.
+    """
+
+    def __init__(self, target: ReadKind, target_url: str, key: str) -> None:
+        self._target = target
+        self._type_place = _KEYS[target_url]
+        self._key = key
+
+    def subjects(self, column: IndexedColumn) -> Sequence[str]:
+        """Return the names under which questions may be asked; which of them is answered the file tells."""
+        return (
+            [member_name(column.path, kind, self._key) for kind in _TYPES] if column.leaf.logical_type == JSON else []
+        )
+
+    def open(self, files: SegmentFiles, column: IndexedColumn) -> Segment:
+        """Open a segment."""
+        file, name = self._type_place
+        kind = files.open(file).schema.to_arrow().field(name).type
+        if str(kind) not in GETTERS:
+            return _Member(None, "")
+        values = Schema.from_arrow(pa.schema([pa.field(column.path, kind)]))
+        inner = IndexedColumn(path=column.path, projection=values, leaf=values.fields[0])
+        return _Member(self._target.open(files, inner), member_name(column.path, kind, self._key))
+
+
+class _Member:
+    """A segment that answers questions about a member.
+
+    Args:
+        segment: The segment over its values; None if nothing is answered.
+        name: Name under which questions are asked.
+    """
+
+    def __init__(self, segment: Segment | None, name: str) -> None:
+        self._segment = segment
+        self._name = name
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """Options of the segment."""
+        return {} if self._segment is None else self._segment.options
+
+    @property
+    def statistics(self) -> Mapping[str, Any]:
+        """Numbers about the segment for users."""
+        return {} if self._segment is None else self._segment.statistics
+
+    def answer(self, question: Question, *, tells_null: bool) -> RowAnswer | None:
+        """Answer a question about the member; None for values of another type."""
+        if self._segment is None or question.column != self._name:
+            return None
+        return self._segment.answer(question, tells_null=tells_null)
+
+
+def json_member_kind(fields: IndexFields, kinds: Mapping[str, ReadKind]) -> JsonMemberKind | None:
+    """Return what reads an index over a member; None for other indices, paths and kinds.
+
+    Args:
+        fields: Its entry.
+        kinds: The kinds that may be below, by name of the message with their details.
+    """
+    if fields.details is None or fields.details[0] != TYPE_URL or fields.index_version != VERSION:
+        return None
+    details = decode_details(fields.details[1])
+    if details is None or details.key is None or details.target_url not in _KEYS:
+        return None
+    return JsonMemberKind(kinds[details.target_url], details.target_url, details.key)

@@ -1,0 +1,88 @@
+"""Indices of pylance over members of JSON documents: lance_core answers from them as from a scan."""
+
+import json
+from pathlib import Path
+
+import lance
+import pyarrow as pa
+import pytest
+from lance.indices import IndexConfig
+
+import lance_core
+from lance_core.errors import CorruptDataError
+
+pytestmark = pytest.mark.filterwarnings("ignore::lance_core.errors.IndexCoverageWarning")
+
+CONDITIONS = {
+    "json_get_int(doc, 'a') = 3": "a",
+    "json_get_int(doc, 'a') IN (3, 5)": "a",
+    "NOT (json_get_int(doc, 'a') < 4)": "a",
+    "json_get_int(doc, 'a') IS NULL": "a",
+    "json_get_string(doc, 's') = 't3'": "s",
+    "json_get_float(doc, 'f') > 40.0": "f",
+    "json_get_bool(doc, 'b')": "b",
+    "NOT json_get_bool(doc, 'b')": "b",
+    # Members of that name there are none; the index is over one inside of another, and pylance answers from it.
+    "json_get_int(doc, 'n.m') = 17": None,
+    # Values of another type than those of the index.
+    "json_get_string(doc, 'a') = '3'": None,
+    "json_get_int(doc, 'f') = 3": None,
+    "json_extract(doc, '$.a') = '3'": None,
+}
+
+
+def rows(start, count):
+    numbers = range(start, start + count)
+    documents = [
+        json.dumps({"a": i % 7, "s": f"t{i % 5}", "f": i / 4, "b": i % 2 == 0, "n": {"m": i}}) if i % 11 else None
+        for i in numbers
+    ]
+    documents[1] = json.dumps({"a": None})
+    return pa.table({"id": numbers, "doc": pa.array(documents, pa.json_())})
+
+
+@pytest.fixture(params=[False, True], ids=["addresses", "stable ids"])
+def uri(request, tmp_path):
+    uri = str(tmp_path / "t")
+    lance.write_dataset(rows(0, 200), uri, max_rows_per_file=100, enable_stable_row_ids=request.param)
+    for path, kind in (("a", "btree"), ("s", "bitmap"), ("$.f", "btree"), ("b", "btree"), ("n.m", "btree")):
+        target = "bitmap" if request.param else kind  # pylance 14.0.2 builds no others there
+        config = IndexConfig(index_type="json", parameters={"target_index_type": target, "path": path})
+        lance.dataset(uri).create_scalar_index("doc", config, name=path.removeprefix("$."))
+    return uri
+
+
+def check(uri, *, uses=True):
+    ours = lance_core.dataset(uri)
+    for condition, name in CONDITIONS.items():
+        expected = ours.to_table(["id"], filter=condition, use_scalar_index=False)
+        assert ours.to_table(["id"], filter=condition).equals(expected), condition
+        assert ours.count_rows(condition) == len(expected)
+        plan = ours.scanner(filter=condition).explain_plan()
+        if uses:
+            assert ("no index is used" in plan) if name is None else (f"index kinds: {name} Json" in plan), condition
+
+
+def test_conditions_on_members_are_answered(uri):
+    check(uri)
+    lance.write_dataset(rows(200, 50), uri, mode="append")
+    lance_core.dataset(uri).delete("id % 10 = 3")
+    lance_core.dataset(uri).update({"doc": '\'{"a": 3, "s": "t3"}\''}, where="id % 20 = 5")
+    check(uri)
+
+
+def test_indices_over_members_are_kept_by_writers(uri):
+    names = {index["name"] for index in lance_core.dataset(uri).list_indices()}
+    lance_core.dataset(uri).optimize.optimize_indices()
+    lance_core.dataset(uri).optimize.compact_files()
+    check(uri, uses=False)
+    assert {index["name"] for index in lance_core.dataset(uri).list_indices()} == names
+
+
+def test_a_damaged_one_is_told(uri):
+    (index,) = (index for index in lance_core.dataset(uri).list_indices() if index["name"] == "a")
+    for file in (Path(uri) / "_indices" / index["uuid"]).iterdir():
+        file.write_bytes(b"damage")
+    with pytest.raises(CorruptDataError, match="drop_index"):
+        lance_core.dataset(uri).count_rows("json_get_int(doc, 'a') = 3")
+    assert lance_core.dataset(uri).count_rows("json_get_string(doc, 's') = 't3'") > 0
