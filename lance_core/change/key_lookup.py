@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from lance_core.index.answer import and_
 from lance_core.scan.candidates import SPARSE_SHARE, kept_ranges
-from lance_core.scan.indexed import rows_with_values
+from lance_core.scan.indexed import has_index, rows_with_values
 from lance_core.scan.pick import pick_rows
 
 if TYPE_CHECKING:
@@ -30,8 +30,13 @@ if TYPE_CHECKING:
     Offsets = npt.NDArray[np.int64]
     Ranges = list[tuple[int, int]]
 
-_MOST_SHARE = 1 / 64
+MOST_SHARE = 1 / 64
 """Share of the table's rows up to which looking up as many keys is cheaper than reading the column."""
+
+
+def has_key_index(files: OpenFiles, manifest: Manifest, names: Sequence[str]) -> bool:
+    """Return whether an index may know rows by one of some columns; opens none."""
+    return manifest.index_section is not None and has_index(manifest, files, names)
 
 
 def find_candidates(files: OpenFiles, manifest: Manifest, on: Schema, source: pa.Table) -> RowAnswer | None:
@@ -43,7 +48,7 @@ def find_candidates(files: OpenFiles, manifest: Manifest, on: Schema, source: pa
         on: Fields of the key.
         source: Rows with their keys, in the types of the table.
     """
-    if manifest.index_section is None or source.num_rows > manifest.num_rows * _MOST_SHARE:
+    if manifest.index_section is None or source.num_rows > manifest.num_rows * MOST_SHARE:
         return None
     columns = [(name, _values(source.column(name))) for name in on.names]
     answers = [rows_with_values(manifest, files, name, values) for name, values in columns if values is not None]

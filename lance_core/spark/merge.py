@@ -35,6 +35,7 @@ from lance_core.spark.merge_clauses import (
     new_value,
 )
 from lance_core.spark.merge_job import ACTION, NUMBERS, REPEATED, ROW_ADDRESS, ROW_ID
+from lance_core.spark.merge_lookup import KeptSource, candidate_rows
 from lance_core.spark.merge_matching import Matching, sides_of
 from lance_core.spark.modification import ChangeOptions, Modification
 from lance_core.spark.staged_work import StagedWork
@@ -191,8 +192,10 @@ class LanceMergeBuilder:
         change = Modification("merge_lance", self._df.sparkSession, self._uri, self._options)
         if change.done is not None:
             return change.done
+        kept = KeptSource(self._df)
         work = MergeWork(
             source=self._df,
+            kept=kept,
             matching=self._matching,
             sides=self._sides,
             within=self._within,
@@ -200,7 +203,10 @@ class LanceMergeBuilder:
             change=change,
             sees_new_rows=any(clause.action is Action.INSERT for clause in self._clauses),
         )
-        done = change.commit(work)
+        try:
+            done = change.commit(work)
+        finally:
+            kept.release()
         numbers = {f"num_{name}_rows": int(work.numbers[name]) for name in NUMBERS}
         return change.result("merge", done, work.operations, attempts=work.attempts, **numbers)
 
@@ -217,6 +223,7 @@ class MergeWork(StagedWork):
 
     Attributes:
         source: The DataFrame.
+        kept: The same, for its keys.
         matching: How rows match.
         sides: The side that each qualifier of a column stands for.
         within: Rows of the table to look at; None for all.
@@ -224,6 +231,7 @@ class MergeWork(StagedWork):
     """
 
     source: DataFrame
+    kept: KeptSource
     matching: Matching
     sides: Mapping[str, str]
     within: str | None
@@ -329,7 +337,10 @@ class MergeWork(StagedWork):
         columns -= {blob_column.name for blob_column in blob_columns(manifest.schema)}
         read = [name for name in manifest.schema.names if name in columns or name in on]
         keys = {name: f"_{number}" for number, name in enumerate(on)}
-        whole = self.change.target(snapshot, read, with_row_id=manifest.uses_stable_row_ids, condition=self.within)
+        whole = self._candidates(snapshot, on, read)
+        if whole is None:
+            stable = manifest.uses_stable_row_ids
+            whole = self.change.target(snapshot, read, with_row_id=stable, condition=self.within)
         ids = [ROW_ID] if manifest.uses_stable_row_ids else []
         target = whole.select(
             ROW_ADDRESS,
@@ -348,6 +359,12 @@ class MergeWork(StagedWork):
         if self.matching.condition is not None:
             matches = [self.matching.condition]
         return source.join(target, matches, self._kind_of_join())
+
+    def _candidates(self, snapshot: Snapshot, on: Sequence[str], columns: Sequence[str]) -> DataFrame | None:
+        """The rows of the table that may match, as far as indices tell; None if all have to be read."""
+        if not on or any(clause.when is When.NOT_MATCHED_BY_SOURCE for clause in self.clauses):
+            return None
+        return candidate_rows(self.change, snapshot, self.kept, on, columns, within=self.within)
 
     def _structs(self, side: str, columns: Sequence[str]) -> list[Column]:
         """The columns of a side, under each of its names."""

@@ -1,0 +1,331 @@
+"""Look up the keys of a merge in indices of the table, so that Spark joins few of its rows instead of all.
+
+The keys of a small source come to the driver, which asks the indices; tasks then read the rows that may have one of
+the keys. Spark still compares the keys, so that an index need only narrow. A DataFrame may give other rows each time
+that it is evaluated, so it is kept from the first look at its keys to the end of the merge.
+"""
+
+from __future__ import annotations
+
+import base64
+import pickle
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyspark import cloudpickle
+from pyspark.sql import functions as F  # noqa: N812 everybody's name for it
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+
+from lance_core.change.key_lookup import MOST_SHARE, find_candidates, has_key_index
+from lance_core.format.fragment_list import FragmentList
+from lance_core.index import answer as answers
+from lance_core.index.answer import ADDRESS_SHIFT
+from lance_core.scan.candidates import SPARSE_SHARE, kept_ranges
+from lance_core.scan.fragment_reader import FragmentReader
+from lance_core.scan.fragments import scan_fragment, take_offsets
+from lance_core.scan.open_files import OpenFiles
+from lance_core.scan.plan import ROW_ADDRESS, ROW_ID, plan_scan
+from lance_core.spark.cast import cast_batches
+from lance_core.spark.conditions import quoted
+from lance_core.spark.read import parallelism
+from lance_core.spark.read_plan import readable_schema
+from lance_core.spark.session import is_connect
+from lance_core.spark.task_memory import keep_modules
+from lance_core.spark.task_version import TaskVersion
+from lance_core.spark.types import arrow_schema, spark_schema
+from lance_core.spark.worker_errors import without_traceback
+from lance_core.sql.ternary import FALSE, NULL
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+    from lance_core.format.fragment import Fragment
+    from lance_core.format.schema import Schema
+    from lance_core.index.answer import RowAnswer
+    from lance_core.scan.plan import ScanPlan
+    from lance_core.spark.modification import Modification
+    from lance_core.table.snapshot import Snapshot
+
+    Int64s = npt.NDArray[np.int64]
+
+MIN_TABLE_ROWS = 1 << 18
+"""Smaller tables are read as a whole in the time that the jobs for the keys take."""
+
+_MOST_KEYS = 1 << 17
+"""Rows of a source whose keys come to the driver."""
+
+_MOST_SOURCE_BYTES, _UNKNOWN_BYTES = 1 << 28, 1 << 50
+"""Estimate of Spark up to which a source is looked at, and from which on Spark does not know."""
+
+_MOST_CANDIDATES = 1 / 4
+"""Share of the table's rows from which on reading all of them costs as much."""
+
+_PIECE_ROWS = 1 << 20
+"""Rows of a range that one task reads."""
+
+_OPTION = "read"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """Rows of a fragment that are read together.
+
+    Attributes:
+        fragment_id: The fragment.
+        start: First row.
+        end: Row behind the last one.
+        offsets: Single rows, ascending; None for all of the range.
+    """
+
+    fragment_id: int
+    start: int
+    end: int
+    offsets: Int64s | None = None
+
+
+@dataclass(slots=True)
+class TaskPieces(InputPartition):
+    """The work of one task."""
+
+    pieces: tuple[Piece, ...]
+
+
+class KeptSource:
+    """The source of a merge, which gives the same rows each time once its keys were read.
+
+    Args:
+        frame: The DataFrame.
+    """
+
+    def __init__(self, frame: DataFrame) -> None:
+        self._frame = frame
+        self._is_kept = False
+        self._is_large = False
+
+    def keys(self, schema: Schema, most: int) -> pa.Table | None:
+        """Read the keys.
+
+        Args:
+            schema: Fields of the key, as the table has them.
+            most: Rows of the source at most.
+
+        Returns:
+            Them in the types of the table; None for a larger source, or one whose keys have other types.
+        """
+        if self._is_large or not _has_types(self._frame, schema) or not _may_be_small(self._frame):
+            return None
+        if not self._is_kept and not self._keep(min(most, _MOST_KEYS)):
+            return None
+        rows = self._frame.select(*(F.col(quoted(name)) for name in schema.names)).toArrow()
+        batches = cast_batches(iter(rows.to_batches()), schema.to_arrow())
+        return pa.Table.from_batches(batches, schema=schema.to_arrow())
+
+    def _keep(self, most: int) -> bool:
+        """Keep the rows if they are few; the first ones are counted, so that a large source is not read as a whole."""
+        level = self._frame.storageLevel
+        if not (level.useMemory or level.useDisk):  # else the caller keeps them
+            self._frame.persist()
+            self._is_kept = True
+        if len(self._frame.select(F.lit(1)).limit(most + 1).collect()) <= most:
+            return True
+        self._is_large = True
+        self.release()
+        return False
+
+    def release(self) -> None:
+        """Forget the rows."""
+        if self._is_kept:
+            self._frame.unpersist()
+            self._is_kept = False
+
+
+def _has_types(frame: DataFrame, schema: Schema) -> bool:
+    """Return whether Spark compares the keys as Lance does: both sides have the same type, one with a single order."""
+    arrow = schema.to_arrow()
+    given = {field.name: field.dataType for field in frame.schema}
+    return all(
+        _is_exact(field.type) and given.get(field.name) == kind.dataType
+        for field, kind in zip(arrow, spark_schema(arrow), strict=True)
+    )
+
+
+def _is_exact(kind: pa.DataType) -> bool:
+    """Return whether values keep their meaning on the way through Spark; floats have several zeros and NaN."""
+    is_number = pa.types.is_signed_integer(kind) or pa.types.is_decimal128(kind) or pa.types.is_boolean(kind)
+    is_text = any(check(kind) for check in _TEXT_CHECKS)
+    is_time = pa.types.is_date32(kind) or (pa.types.is_timestamp(kind) and kind.unit == "us")
+    return is_number or is_text or is_time
+
+
+_TEXT_CHECKS = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
+
+
+def _may_be_small(frame: DataFrame) -> bool:
+    """Return whether Spark's estimate allows that a source is small; a client of Spark Connect gets none."""
+    if is_connect(frame.sparkSession):
+        return True
+    unknown: Any = frame
+    plan = unknown._jdf.queryExecution().optimizedPlan()  # noqa: SLF001 there is no public way
+    num_bytes = int(str(plan.stats().sizeInBytes()))
+    return num_bytes <= _MOST_SOURCE_BYTES or num_bytes >= _UNKNOWN_BYTES
+
+
+def candidate_rows(
+    change: Modification,
+    snapshot: Snapshot,
+    source: KeptSource,
+    on: Sequence[str],
+    columns: Sequence[str],
+    *,
+    within: str | None,
+) -> DataFrame | None:
+    """Return the rows of the table that may have a key of the source.
+
+    Args:
+        change: The merge.
+        snapshot: The version.
+        source: The source.
+        on: Columns of the key.
+        columns: Columns to read.
+        within: SQL text; only these rows.
+
+    Returns:
+        The columns, ``_rowaddr`` and, in tables with stable row ids, ``_rowid``; None if indices do not help.
+    """
+    manifest, files = snapshot.manifest, OpenFiles(snapshot.store)
+    if manifest.num_rows < MIN_TABLE_ROWS or not has_key_index(files, manifest, on):
+        return None
+    keys = source.keys(manifest.schema.select(on), int(manifest.num_rows * MOST_SHARE))
+    answer = None if keys is None else find_candidates(files, manifest, manifest.schema.select(on), keys)
+    if answer is None:
+        return None
+    fragments = _fragments(snapshot, answer)
+    if fragments is None:
+        return None
+    chosen = replace(snapshot, manifest=replace(manifest, fragments=FragmentList.of(fragments)))
+    read = CandidateReader(
+        version=TaskVersion.whole(change.branch_address, chosen),
+        pieces=[piece for fragment in fragments for piece in _pieces(fragment, answer)],
+        columns=[*columns, *([ROW_ID] if manifest.uses_stable_row_ids else []), ROW_ADDRESS],
+        within=within,
+        num_tasks=parallelism(change.spark),
+    )
+    change.spark.dataSource.register(CandidateSource)
+    source = change.spark.read.format(CandidateSource.name()).schema(read.schema)
+    return source.option(_OPTION, base64.b64encode(cloudpickle.dumps(read)).decode()).load()
+
+
+def _fragments(snapshot: Snapshot, answer: RowAnswer) -> list[Fragment] | None:
+    """Return the fragments with candidates; None if too many rows are some."""
+    fragments = snapshot.manifest.fragments
+    ids, num_rows = fragments.ids.astype(np.int64), fragments.physical_rows.astype(np.int64)
+    chosen = [fragments[number] for number in np.flatnonzero(answer.may_match(ids, num_rows)).tolist()]
+    candidates = sum(answer.of_fragment(fragment.id, fragment.physical_rows).num_candidates for fragment in chosen)
+    return chosen if candidates <= snapshot.manifest.num_rows * _MOST_CANDIDATES else None
+
+
+def _pieces(fragment: Fragment, answer: RowAnswer) -> Iterator[Piece]:
+    """Yield the rows to read of a fragment."""
+    end = fragment.physical_rows
+    rows = answer.of_fragment(fragment.id, end)
+    if rows.num_candidates <= end * SPARSE_SHARE:
+        yield Piece(fragment_id=fragment.id, start=0, end=end, offsets=rows.candidates())
+        return
+    for low, high in kept_ranges(rows.bounds, rows.may_match, 0, end):
+        for start in range(low, high, _PIECE_ROWS):
+            yield Piece(fragment_id=fragment.id, start=start, end=min(start + _PIECE_ROWS, high))
+
+
+class CandidateSource(DataSource):
+    """The data source of rows that were looked up; its option is a pickled `CandidateReader`."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name to give to ``format``."""
+        return "lance_candidates"
+
+    @without_traceback
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Return the reader."""
+        del schema
+        return pickle.loads(base64.b64decode(self.options[_OPTION]))  # noqa: S301 pickled by the driver
+
+
+class CandidateReader(DataSourceReader):
+    """Reads rows of a version.
+
+    Args:
+        version: The version.
+        pieces: The rows.
+        columns: Columns to read.
+        within: SQL text; only these rows.
+        num_tasks: Tasks to aim at.
+    """
+
+    def __init__(
+        self,
+        *,
+        version: TaskVersion,
+        pieces: Sequence[Piece],
+        columns: Sequence[str],
+        within: str | None,
+        num_tasks: int,
+    ) -> None:
+        self._version = version
+        self._pieces = pieces
+        self._columns = columns
+        self._within = within
+        self._num_tasks = num_tasks
+
+    @property
+    def schema(self) -> StructType:
+        """The columns, in the types that Spark knows."""
+        return readable_schema(self._plan())
+
+    @without_traceback
+    def partitions(self) -> Sequence[InputPartition]:
+        """One partition for each task, neighbours together."""
+        cuts = (
+            np.linspace(0, len(self._pieces), max(min(self._num_tasks, len(self._pieces)), 1) + 1).astype(int).tolist()
+        )
+        return [TaskPieces(tuple(self._pieces[low:high])) for low, high in pairwise(cuts)]
+
+    @without_traceback
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of one partition."""
+        if not isinstance(partition, TaskPieces):
+            return
+        keep_modules()
+        plan, snapshot = self._plan(self._within), self._version.open()
+        files, types = OpenFiles(snapshot.store), arrow_schema(self.schema)
+        for piece in partition.pieces:
+            fragment = snapshot.manifest.fragments.find(piece.fragment_id)
+            assert fragment is not None  # noqa: S101 for the type checker: the driver chose it
+            yield from cast_batches(_rows(FragmentReader(files, fragment), plan, piece), types)
+
+    def _plan(self, within: str | None = None) -> ScanPlan:
+        schema = self._version.manifest.schema
+        return plan_scan(
+            schema, columns=self._columns, filter=within, batch_size=None, with_row_id=False, with_row_address=False
+        )
+
+
+def _rows(reader: FragmentReader, plan: ScanPlan, piece: Piece) -> Iterator[pa.RecordBatch]:
+    if piece.offsets is None:
+        yield from scan_fragment(reader, plan, start=piece.start, end=piece.end)
+        return
+    if plan.predicate is not None:
+        addresses = piece.offsets + (reader.fragment.id << ADDRESS_SHIFT)
+        near = answers.of_rows(undecided=addresses, elsewhere=FALSE | NULL)
+        yield from scan_fragment(reader, replace(plan, index_answer=near))
+        return
+    offsets = piece.offsets[~np.isin(piece.offsets, reader.deleted)] if len(reader.deleted) else piece.offsets
+    for at in range(0, len(offsets), plan.batch_size):
+        yield take_offsets(reader, plan, offsets[at : at + plan.batch_size])
