@@ -8,11 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from lance_core.arguments import DEFAULT_MAX_BYTES_PER_FILE, DEFAULT_MAX_ROWS_PER_FILE, file_limits, file_version
 from lance_core.change.delete import deleting
-from lance_core.change.indices import BuildIndex, index_options
+from lance_core.change.indices import BuildIndex, with_model
+from lance_core.change.indices import index_options as given_options
 from lance_core.change.update import UpdateWork, plan_update
+from lance_core.errors import AlreadyExistsError
 from lance_core.format.operations import CreateIndex, Delete, Update
 from lance_core.index.column import column_to_index
 from lance_core.index.kinds import check_build, kind_named
+from lance_core.index.vector.kind import VECTOR
+from lance_core.index.vector.train import INDEX_TYPES, check_options
 from lance_core.scan.plan import plan_filter
 from lance_core.signatures import with_options
 from lance_core.spark.conditions import refusal
@@ -112,20 +116,25 @@ def create_index_lance(
     rows_per_zone: int | None = None,
     number_of_items: int | None = None,
     max_memory_bytes: int | None = None,
+    index_options: Mapping[str, Any] | None = None,
     **options: Unpack[ChangeOptions],
 ) -> CommitResult:
-    """Build a scalar index; each task builds a segment over some fragments, one commit has all.
+    """Build an index of any kind; each task builds a segment over some fragments, one commit has all.
+
+    The driver learns the centroids of a vector index from a sample, and all tasks use them.
 
     Args:
         spark: The session.
         uri: Address of the dataset.
         column: Name, or dotted path inside structs.
-        index_type: As in `lance_core.LanceDataset.create_scalar_index`.
+        index_type: As in `lance_core.LanceDataset.create_scalar_index` or `lance_core.LanceDataset.create_index`.
         name: Name of the index; ``{column}_idx`` if None.
         replace: Take the place of an index of that name.
         rows_per_zone: As in `lance_core.LanceDataset.create_scalar_index`.
         number_of_items: Likewise.
         max_memory_bytes: Likewise, for each task.
+        index_options: Other options of the kind, as these methods take them: such as ``metric`` and ``num_partitions``
+            of an ``"IVF_PQ"``, or ``with_position`` of an ``"INVERTED"`` index.
         **options: See `lance_core.spark.ChangeOptions`.
 
     Raises:
@@ -135,12 +144,17 @@ def create_index_lance(
     change = Modification("create_index_lance", spark, uri, options)
     if change.done is not None:
         return change.done
-    settings = index_options(
+    settings = given_options(
         rows_per_zone=rows_per_zone, number_of_items=number_of_items, max_memory_bytes=max_memory_bytes
     )
+    settings |= index_options or {}
+    kind = index_type
+    if index_type.upper() in INDEX_TYPES:
+        kind, settings = VECTOR.name, {**settings, "index_type": index_type.upper()}
+    index = BuildIndex(kind=kind, column=column, name=name or f"{column}_idx", replace=replace, options=settings)
     with naming(change.snapshot.store):
-        check_build(kind_named(index_type), column_to_index(change.snapshot.manifest.schema, column), settings)
-    index = BuildIndex(kind=index_type, column=column, name=name or f"{column}_idx", replace=replace, options=settings)
+        _check_index(index, change.snapshot)
+        index = with_model(index, change.snapshot)
     work = change.spark_work(lambda _: partial(_indexing, index), partial(_join_indices, index.name))
     done = change.commit(work)
     return change.result("index", done, work.operations, attempts=work.attempts)
@@ -211,6 +225,16 @@ def _join_updates(_snapshot: Snapshot, parts: Sequence[Part]) -> Operation:
         new_fragments=tuple(fragment for update in operations for fragment in update.new_fragments),
         fields_for_preserving_frag_bitmap=operations[0].fields_for_preserving_frag_bitmap,
     )
+
+
+def _check_index(index: BuildIndex, snapshot: Snapshot) -> None:
+    """Refuse an index before any task runs."""
+    kind, column = kind_named(index.kind), column_to_index(snapshot.manifest.schema, index.column)
+    options = check_build(kind, column, index.options)
+    if kind is VECTOR:
+        check_options(column, options)
+    if not index.replace and any(other.name == index.name for other in snapshot.manifest.indices):
+        raise AlreadyExistsError(f"there is an index {index.name!r} already", path=snapshot.store.uri)
 
 
 def _indexing(index: BuildIndex, _: Snapshot, ids: NewIds) -> DividedWork:
