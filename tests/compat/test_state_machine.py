@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
 import lance_core
+from lance_core.change.fragment_reuse import ReuseState
 from lance_core.testing.branch_model import BranchModel, by_key
 from lance_core.testing.model import KEY, TableState, make_condition, make_rows, make_value
 
@@ -405,9 +406,13 @@ class Histories(RuleBasedStateMachine):
     def index(self, tool, random):
         line = self.line(random)
         state, dataset = line.state, line.open(tool)
-        names = [KEY, *state.columns(lambda kind: pa.types.is_integer(kind) or pa.types.is_string(kind))]
-        column = random.choice(names)
-        kind = random.choice(["BTREE", "BITMAP", "ZONEMAP"]) if tool is lance else "ZONEMAP"
+        numbers, texts, lists = (
+            state.columns(check) for check in (pa.types.is_integer, pa.types.is_string, pa.types.is_list)
+        )
+        columns = {"BTREE": [KEY, *numbers, *texts], "BITMAP": [*numbers, *texts], "NGRAM": texts, "LABEL_LIST": lists}
+        columns |= {"ZONEMAP": columns["BTREE"], "BLOOMFILTER": columns["BTREE"]}
+        kind = random.choice([kind for kind, names in columns.items() if names])
+        column = random.choice(columns[kind])
         name = f"{column}_{kind}"
         dataset.create_scalar_index(column, kind, name=name)
         after = replace(state, indices={**state.indices, name: column})
@@ -442,6 +447,8 @@ class Histories(RuleBasedStateMachine):
             theirs.to_table(filter=condition.sql, use_scalar_index=False),
         ):
             assert by_key(found).to_pylist() == [{name: row[name] for name in names} for row in expected]
+        report = ours.verify(level="indices")
+        assert report.is_ok, str(report)
         assert ours.count_rows(condition.sql) == theirs.count_rows(condition.sql) == len(hit)
         count = len(state.rows)
         places = [random.randrange(count) for _ in range(3)] if count else []
@@ -462,7 +469,10 @@ class Histories(RuleBasedStateMachine):
             return  # see test_indices
         target = random.choice([10, 50, 100_000])
         options = {"target_rows_per_fragment": target}
-        if tool is lance and not self.stable and random.random() < 0.2:
+        deferred = ReuseState.of(line.open(lance_core).snapshot)
+        # pylance 14.0.2 loses rows if it does not defer again: see test_fragment_reuse
+        must_defer = tool is lance and deferred is not None and bool(deferred.versions)
+        if not self.stable and (must_defer or random.random() < 0.2):
             options["defer_index_remap"] = True
         line.open(tool).optimize.compact_files(**options)
         self.made(line, line.state, versions=None, by=("compact", tool.__name__, options))
