@@ -218,8 +218,8 @@ def candidate_rows(
         num_tasks=parallelism(change.spark),
     )
     change.spark.dataSource.register(CandidateSource)
-    source = change.spark.read.format(CandidateSource.name()).schema(read.schema)
-    return source.option(_OPTION, base64.b64encode(cloudpickle.dumps(read)).decode()).load()
+    rows = change.spark.read.format(CandidateSource.name()).schema(read.schema)
+    return rows.option(_OPTION, base64.b64encode(cloudpickle.dumps(read)).decode()).load()
 
 
 def _fragments(snapshot: Snapshot, answer: RowAnswer) -> list[Fragment] | None:
