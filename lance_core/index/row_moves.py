@@ -218,7 +218,7 @@ class RowPositions:
     """
 
     def __init__(self, ids: Int64s, num_rows: Int64s) -> None:
-        self._places = FragmentPlaces(ids)
+        self._owners = FragmentPlaces(ids)
         self._num_rows = num_rows
         self.starts = np.cumsum(num_rows) - num_rows
         """Shape (n,), position of the first row of each fragment."""
@@ -227,7 +227,7 @@ class RowPositions:
 
     def of(self, addresses: Int64s) -> Int64s:
         """Return the position of each row; -1 for rows of other fragments and behind the last one of a fragment."""
-        numbers, offsets = self._places.of(addresses), addresses & OFFSET_MASK
+        numbers, offsets = self._owners.of(addresses), addresses & OFFSET_MASK
         is_there = (numbers >= 0) & (offsets < self._num_rows[numbers])
         return np.where(is_there, self.starts[numbers] + offsets, -1)
 

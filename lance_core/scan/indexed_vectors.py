@@ -181,8 +181,8 @@ class SearchedRows:
         positions = self._positions.of(rows)
         is_there = positions >= 0
         if self._is_searched is not None:
-            found = np.flatnonzero(is_there)
-            is_there[found] = self._is_searched[positions[found]]
+            inside = np.flatnonzero(is_there)
+            is_there[inside] = self._is_searched[positions[inside]]
         return rows if is_there.all() else np.where(is_there, rows, -1)
 
 
