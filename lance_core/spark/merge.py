@@ -35,7 +35,7 @@ from lance_core.spark.merge_clauses import (
     new_value,
 )
 from lance_core.spark.merge_job import ACTION, NUMBERS, REPEATED, ROW_ADDRESS, ROW_ID
-from lance_core.spark.merge_lookup import KeptSource, candidate_rows
+from lance_core.spark.merge_lookup import CachedSource, candidate_rows
 from lance_core.spark.merge_matching import Matching, sides_of
 from lance_core.spark.modification import ChangeOptions, Modification
 from lance_core.spark.staged_work import StagedWork
@@ -192,10 +192,10 @@ class LanceMergeBuilder:
         change = Modification("merge_lance", self._df.sparkSession, self._uri, self._options)
         if change.done is not None:
             return change.done
-        kept = KeptSource(self._df)
+        cached = CachedSource(self._df)
         work = MergeWork(
             source=self._df,
-            kept=kept,
+            cached=cached,
             matching=self._matching,
             sides=self._sides,
             within=self._within,
@@ -206,7 +206,7 @@ class LanceMergeBuilder:
         try:
             done = change.commit(work)
         finally:
-            kept.release()
+            cached.release()
         numbers = {f"num_{name}_rows": int(work.numbers[name]) for name in NUMBERS}
         return change.result("merge", done, work.operations, attempts=work.attempts, **numbers)
 
@@ -223,7 +223,7 @@ class MergeWork(StagedWork):
 
     Attributes:
         source: The DataFrame.
-        kept: The same, for its keys.
+        cached: The same, for its keys.
         matching: How rows match.
         sides: The side that each qualifier of a column stands for.
         within: Rows of the table to look at; None for all.
@@ -231,7 +231,7 @@ class MergeWork(StagedWork):
     """
 
     source: DataFrame
-    kept: KeptSource
+    cached: CachedSource
     matching: Matching
     sides: Mapping[str, str]
     within: str | None
@@ -364,7 +364,7 @@ class MergeWork(StagedWork):
         """The rows of the table that may match, as far as indices tell; None if all have to be read."""
         if not on or any(clause.when is When.NOT_MATCHED_BY_SOURCE for clause in self.clauses):
             return None
-        return candidate_rows(self.change, snapshot, self.kept, on, columns, within=self.within)
+        return candidate_rows(self.change, snapshot, self.cached, on, columns, within=self.within)
 
     def _structs(self, side: str, columns: Sequence[str]) -> list[Column]:
         """The columns of a side, under each of its names."""

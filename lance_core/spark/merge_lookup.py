@@ -97,7 +97,7 @@ class TaskPieces(InputPartition):
     pieces: tuple[Piece, ...]
 
 
-class KeptSource:
+class CachedSource:
     """The source of a merge, which gives the same rows each time once its keys were read.
 
     Args:
@@ -106,7 +106,7 @@ class KeptSource:
 
     def __init__(self, frame: DataFrame) -> None:
         self._frame = frame
-        self._is_kept = False
+        self._is_cached = False
         self._is_large = False
 
     def keys(self, schema: Schema, most: int) -> pa.Table | None:
@@ -121,18 +121,18 @@ class KeptSource:
         """
         if self._is_large or not _has_types(self._frame, schema) or not _may_be_small(self._frame):
             return None
-        if not self._is_kept and not self._keep(min(most, _MOST_KEYS)):
+        if not self._is_cached and not self._cache(min(most, _MOST_KEYS)):
             return None
         rows = self._frame.select(*(F.col(quoted(name)) for name in schema.names)).toArrow()
         batches = cast_batches(iter(rows.to_batches()), schema.to_arrow())
         return pa.Table.from_batches(batches, schema=schema.to_arrow())
 
-    def _keep(self, most: int) -> bool:
+    def _cache(self, most: int) -> bool:
         """Keep the rows if they are few; the first ones are counted, so that a large source is not read as a whole."""
         level = self._frame.storageLevel
         if not (level.useMemory or level.useDisk):  # else the caller keeps them
             self._frame.persist()
-            self._is_kept = True
+            self._is_cached = True
         if len(self._frame.select(F.lit(1)).limit(most + 1).collect()) <= most:
             return True
         self._is_large = True
@@ -141,9 +141,9 @@ class KeptSource:
 
     def release(self) -> None:
         """Forget the rows."""
-        if self._is_kept:
+        if self._is_cached:
             self._frame.unpersist()
-            self._is_kept = False
+            self._is_cached = False
 
 
 def _has_types(frame: DataFrame, schema: Schema) -> bool:
@@ -180,7 +180,7 @@ def _may_be_small(frame: DataFrame) -> bool:
 def candidate_rows(
     change: Modification,
     snapshot: Snapshot,
-    source: KeptSource,
+    source: CachedSource,
     on: Sequence[str],
     columns: Sequence[str],
     *,
