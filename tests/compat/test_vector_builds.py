@@ -147,6 +147,9 @@ def test_wrong_builds_are_refused(tmp_path):
     ):
         with pytest.raises(error):
             dataset.create_index(*arguments)
+    for name in ("num_partitions", "num_sub_vectors", "sample_rate", "max_iters"):
+        with pytest.raises(InvalidInputError, match=f"'{name}' must be"):
+            dataset.create_index("v", "IVF_PQ", **{"num_sub_vectors": 4, name: 0})
     with pytest.raises(InvalidInputError, match="divide"):
         dataset.create_index("v", "IVF_PQ", num_sub_vectors=3)
     dataset.create_index("v", "IVF_FLAT")

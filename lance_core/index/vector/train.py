@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from lance_core.index.vector.distances import Int64s, Vectors
 
 INDEX_TYPES = ("IVF_FLAT", "IVF_PQ", "IVF_SQ")
+_COUNTS = ("num_partitions", "target_partition_size", "num_sub_vectors", "sample_rate", "max_iters")
 _PARTITION_ROWS = {"IVF_FLAT": 4096}
 _DEFAULT_PARTITION_ROWS = 8192
 _SEED = 0
@@ -47,6 +48,10 @@ def check_options(column: IndexedColumn, options: Mapping[str, Any]) -> None:
     kind = options["index_type"]
     if kind not in INDEX_TYPES:
         raise InvalidInputError(f"index type {kind!r} is not one of {', '.join(INDEX_TYPES)}")
+    for name in _COUNTS:
+        value = options[name]
+        if value is not None and (isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1):
+            raise InvalidInputError(f"{name!r} must be a whole number of at least 1, not {value!r}")
     size = column.type.list_size
     metric = metric_named(options["metric"])
     check_metric(metric, column.type.value_type)
