@@ -36,7 +36,8 @@ def reciprocal_rank_fusion(
         The rows with ``_relevance_score`` (float32), the best first; equal ones in the order of the results.
 
     Raises:
-        InvalidInputError: No results, one without the column, one that has a row twice, or a number out of range.
+        InvalidInputError: No results, one without the column, with null in it or with a row twice, columns of one name
+            and two types, or a number out of range.
 
     Examples:
         >>> import pyarrow as pa
@@ -48,7 +49,9 @@ def reciprocal_rank_fusion(
         raise InvalidInputError(f"'k' must be at least 1 and 'limit' at least 0, not {k} and {limit}")
     if not results or any(on not in table.schema.names for table in results):
         raise InvalidInputError(f"reciprocal_rank_fusion needs results that have the column {on!r}")
-    keys = pa.chunked_array([chunk for table in results for chunk in table[on].chunks], results[0][on].type)
+    keys = _joined(on, [table[on] for table in results])
+    if keys.null_count:
+        raise InvalidInputError(f"column {on!r} names rows, so that it must not have nulls")
     encoded = keys.combine_chunks().dictionary_encode()
     encoded = encoded.chunk(0) if isinstance(encoded, pa.ChunkedArray) else encoded
     codes, count = encoded.indices.to_numpy(), len(encoded.dictionary)
@@ -77,10 +80,18 @@ def _columns(results: Sequence[pa.Table], positions: Sequence[np.ndarray]) -> di
             for table, position in zip(results, positions, strict=True)
             if name in table.schema.names
         ]
-        whole = pa.chunked_array([chunk for values, _ in parts for chunk in values.chunks], parts[0][0].type)
+        whole = _joined(name, [values for values, _ in parts])
         indices, start = np.full(len(positions[0]), -1), 0
         for values, position in parts:
             indices = np.where((indices < 0) & (position >= 0), position + start, indices)
             start += len(values)
         columns[name] = whole.take(pa.array(indices, mask=indices < 0))
     return columns
+
+
+def _joined(name: str, columns: Sequence[pa.ChunkedArray]) -> pa.ChunkedArray:
+    """Return the values of columns of one name, one behind the other."""
+    types = list(dict.fromkeys(column.type for column in columns))
+    if len(types) > 1:
+        raise InvalidInputError(f"column {name!r} has types {types[0]} and {types[1]} in two results; cast one of them")
+    return pa.chunked_array([chunk for column in columns for chunk in column.chunks], types[0])

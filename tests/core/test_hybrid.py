@@ -36,5 +36,11 @@ def test_results_that_cannot_be_joined_are_refused():
         reciprocal_rank_fusion([NEAR, MATCHING.drop(["_rowid"])])
     with pytest.raises(InvalidInputError, match="the same '_rowid' twice"):
         reciprocal_rank_fusion([pa.table({"_rowid": [1, 1]})])
+    with pytest.raises(InvalidInputError, match="must not have nulls"):
+        reciprocal_rank_fusion([pa.table({"_rowid": [1, None]})])
+    with pytest.raises(InvalidInputError, match="'_rowid' has types int64 and string"):
+        reciprocal_rank_fusion([NEAR, pa.table({"_rowid": ["1"]})])
+    with pytest.raises(InvalidInputError, match="'name' has types string and int64"):
+        reciprocal_rank_fusion([NEAR, pa.table({"_rowid": [1], "name": [2]})])
     with pytest.raises(InvalidInputError, match="needs results"):
         reciprocal_rank_fusion([])
