@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from lance_core.errors import CorruptDataError, InvalidInputError, UnsupportedError
+from lance_core.format.wire import field_of, varint
 from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
@@ -213,22 +214,8 @@ def encode_details(options: TextOptions) -> bytes:
     if options.max_token_length is not None:
         numbers[4] = options.max_token_length
     numbers |= {9: options.min_ngram_length, 10: options.max_ngram_length, 12: BLOCK_SIZE, 15: VERSION}
-    data = _text_field(1, options.base_tokenizer) + _text_field(2, json.dumps(options.language))
-    return data + b"".join(_varint(number << 3) + _varint(numbers[number]) for number in sorted(numbers))
-
-
-def _text_field(number: int, text: str) -> bytes:
-    data = text.encode()
-    return _varint(number << 3 | 2) + _varint(len(data)) + data
-
-
-def _varint(value: int) -> bytes:
-    data = bytearray()
-    while value > 127:
-        data.append(value & 127 | 128)
-        value >>= 7
-    data.append(value)
-    return bytes(data)
+    data = field_of(options.base_tokenizer.encode(), 1) + field_of(json.dumps(options.language).encode(), 2)
+    return data + b"".join(varint(number << 3) + varint(numbers[number]) for number in sorted(numbers))
 
 
 def file_names(partition: int) -> tuple[str, str, str]:

@@ -57,10 +57,11 @@ def frame(messages: Sequence[bytes], number: int) -> tuple[bytes, Ints]:
 
 def field_of(content: bytes, number: int) -> bytes:
     """A field of bytes, or of a message, whose number is below 16."""
-    return bytes((number << 3 | _BYTES,)) + _varint(len(content)) + content
+    return bytes((number << 3 | _BYTES,)) + varint(len(content)) + content
 
 
-def _varint(value: int) -> bytes:
+def varint(value: int) -> bytes:
+    """Encode a number that is not negative."""
     out = bytearray()
     while value >= 0x80:
         out.append(value & 0x7F | 0x80)

@@ -20,6 +20,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from lance_core.format.wire import varint
+
 FILE_NAME = "zonemap.lance"
 TYPE_URL = "/lance.table.ZoneMapIndexDetails"
 INDEX_VERSION = 0
@@ -55,13 +57,4 @@ def has_zone_map(kind: pa.DataType) -> bool:
 
 def encode_details(*, rows_per_zone: int) -> bytes:
     """The message ``ZoneMapIndexDetails``."""
-    return b"\x08" + _varint(rows_per_zone) + b"\x10\x00\x18\x01"
-
-
-def _varint(value: int) -> bytes:
-    parts = bytearray()
-    while value > 0x7F:
-        parts.append(value & 0x7F | 0x80)
-        value >>= 7
-    parts.append(value)
-    return bytes(parts)
+    return b"\x08" + varint(rows_per_zone) + b"\x10\x00\x18\x01"

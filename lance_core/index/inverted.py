@@ -67,8 +67,7 @@ class InvertedSegment:
     @property
     def options(self) -> Mapping[str, Any]:
         """Options that it was built with."""
-        options = self.layout.options
-        return {name: getattr(options, name) for name in type(options).__annotations__}
+        return _values_of(self.layout.options)
 
     @property
     def statistics(self) -> Mapping[str, int]:
@@ -124,8 +123,7 @@ class InvertedKind:
         memory = given.get(MEMORY_OPTION, DEFAULT_MEMORY)
         if memory < 1:
             raise InvalidInputError(f"{MEMORY_OPTION} must be at least 1, not {memory}")
-        options = text_options({name: value for name, value in given.items() if name != MEMORY_OPTION})
-        return {MEMORY_OPTION: memory, **{name: getattr(options, name) for name in type(options).__annotations__}}
+        return {MEMORY_OPTION: memory, **_values_of(_text_options_of(given))}
 
     def takes(self, kind: pa.DataType) -> bool:
         """Return whether values are texts."""
@@ -143,7 +141,7 @@ class InvertedKind:
         from lance_core.index.inverted_build import InvertedBuilder  # noqa: PLC0415 rarely needed
 
         chosen = dict(options)
-        builder = InvertedBuilder(target.files, text_options_of(chosen), chosen.get(MEMORY_OPTION, DEFAULT_MEMORY))
+        builder = InvertedBuilder(target.files, _text_options_of(chosen), chosen.get(MEMORY_OPTION, DEFAULT_MEMORY))
         for fragment in fragments:
             for rows, texts in fragment.batches(by_row_id=target.with_stable_row_ids):
                 builder.add_texts(rows, texts)
@@ -161,9 +159,13 @@ class InvertedKind:
         return builder.finish()
 
 
-def text_options_of(options: Mapping[str, Any]) -> TextOptions:
+def _text_options_of(options: Mapping[str, Any]) -> TextOptions:
     """Return the options of the tokenizer among all options."""
     return text_options({name: value for name, value in options.items() if name != MEMORY_OPTION})
+
+
+def _values_of(options: TextOptions) -> dict[str, Any]:
+    return {name: getattr(options, name) for name in type(options).__annotations__}
 
 
 INVERTED = InvertedKind()
