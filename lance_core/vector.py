@@ -90,7 +90,7 @@ def measure_recall(
         metric: As in searches; that of the index if None.
         nprobes: As in searches.
         refine_factor: As in searches.
-        seed: random numbers.
+        seed: Seed of the random choice of queries.
 
     Returns:
         From 0 to 1; 1 for a table without vectors.
