@@ -8,6 +8,7 @@ Source: message ``IndexMetadata`` of package ``lance.table``.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from google.protobuf.message import DecodeError
@@ -59,14 +60,12 @@ class IndexMetadata:
     @property
     def fragment_ids(self) -> frozenset[int] | None:
         """Fragments that the index covers; None if the writer did not record them."""
-        bitmap = table_pb2.IndexMetadata.FromString(self.record).fragment_bitmap
-        return frozenset(_decode_bitmap(bitmap)) if bitmap else None
+        return _decoded_fields(self.record).fragment_ids
 
     @property
     def base_id(self) -> int | None:
         """Base path that the index lies below; None for the dataset itself."""
-        pb = table_pb2.IndexMetadata.FromString(self.record)
-        return pb.base_id if pb.HasField("base_id") else None
+        return _decoded_fields(self.record).base_id
 
 
 @frozen(kw_only=True)
@@ -106,13 +105,19 @@ def index_fields(index: IndexMetadata) -> IndexFields:
     Raises:
         CorruptDataError: Its set of fragments is damaged.
     """
-    pb = table_pb2.IndexMetadata.FromString(index.record)
+    return _decoded_fields(index.record)
+
+
+@lru_cache(maxsize=64)
+def _decoded_fields(record: bytes) -> IndexFields:
+    """Decode an entry; each search and filter asks for the same ones."""
+    pb = table_pb2.IndexMetadata.FromString(record)
     return IndexFields(
         uuid=pb.uuid.uuid,
         name=pb.name,
         fields=tuple(pb.fields),
         dataset_version=pb.dataset_version,
-        fragment_ids=index.fragment_ids,
+        fragment_ids=frozenset(_decode_bitmap(pb.fragment_bitmap)) if pb.fragment_bitmap else None,
         index_version=pb.index_version,
         created_at=pb.created_at if pb.HasField("created_at") else None,
         base_id=pb.base_id if pb.HasField("base_id") else None,
@@ -254,6 +259,7 @@ def with_changed_coverage(
     return IndexMetadata.from_proto(pb)
 
 
+@lru_cache(maxsize=8)
 def decode_index_section(data: bytes, *, path: str | None = None) -> tuple[IndexMetadata, ...]:
     """Decode an ``IndexSection`` message.
 
