@@ -21,16 +21,21 @@ document's as distances that start anew; groups of 128 of them packed as above, 
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+from numpy.lib.stride_tricks import as_strided
 
 from lance_core.errors import CorruptDataError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 UInt8s: TypeAlias = npt.NDArray[np.uint8]
 UInt32s: TypeAlias = npt.NDArray[np.uint32]
 Int64s: TypeAlias = npt.NDArray[np.int64]
+_T = TypeVar("_T", bound=np.generic)
 
 BLOCK = 128
 _LANES = 4
@@ -38,6 +43,7 @@ _LANE_NUMBERS = BLOCK // _LANES
 _WORD_BITS = 32
 _SCORE_BYTES, _FIRST_BYTES = 4, 4
 _MOST_VARINT_BYTES = 5
+_MANY_GROUPS = 1 << 8
 
 
 # ------------------------------------------------------------------------------------------------------------- packing
@@ -51,19 +57,20 @@ def unpack(packed: UInt8s, bits: int) -> UInt32s:
         bits: Bits of a number.
 
     Returns:
-        Shape (groups, 128).
+        Shape (128, groups): number i of all groups side by side, so that each step here and in callers runs over
+        contiguous memory.
     """
-    numbers = np.zeros((len(packed), _LANE_NUMBERS, _LANES), np.uint32)
+    numbers = np.zeros((_LANE_NUMBERS, _LANES, len(packed)), np.uint32)
     if bits:
-        packed_words = np.ascontiguousarray(packed).view("<u4").reshape(len(packed), bits, _LANES)
+        packed_words = np.ascontiguousarray(packed.view("<u4").T).reshape(bits, _LANES, len(packed))
         mask = np.uint32((1 << bits) - 1)
         for number in range(_LANE_NUMBERS):
             word, shift = divmod(number * bits, _WORD_BITS)
-            value = packed_words[:, word] >> np.uint32(shift)
+            value = np.right_shift(packed_words[word], np.uint32(shift), out=numbers[number])
             if shift + bits > _WORD_BITS:
-                value = value | packed_words[:, word + 1] << np.uint32(_WORD_BITS - shift)
-            numbers[:, number] = value & mask
-    return numbers.reshape(len(packed), BLOCK)
+                value |= packed_words[word + 1] << np.uint32(_WORD_BITS - shift)
+            value &= mask
+    return numbers.reshape(BLOCK, len(packed))
 
 
 def pack(numbers: UInt32s, bits: int) -> UInt8s:
@@ -151,8 +158,9 @@ def decode_postings(data: UInt8s, starts: Int64s, lengths: Int64s, *, path: str)
     slots = np.arange(len(owners)) - np.repeat(last + 1 - blocks, blocks)
     targets = (ends - lengths)[owners] + slots * BLOCK
     if not is_tail.all():
-        rows = targets[~is_tail][:, None] + np.arange(BLOCK)
-        documents[rows], frequencies[rows] = _decode_full(data, starts[:-1][~is_tail], starts[1:][~is_tail], path=path)
+        is_full = ~is_tail
+        target = _windows(documents, BLOCK), _windows(frequencies, BLOCK), targets[is_full]
+        _decode_full(data, starts[:-1][is_full], starts[1:][is_full], target, path=path)
     if is_tail.any():
         sizes = rest[rest > 0]
         rows = np.repeat(targets[is_tail] - (np.cumsum(sizes) - sizes), sizes) + np.arange(int(sizes.sum()))
@@ -166,17 +174,30 @@ def decode_postings(data: UInt8s, starts: Int64s, lengths: Int64s, *, path: str)
     return documents, frequencies
 
 
-def _decode_full(data: UInt8s, begins: Int64s, ends: Int64s, *, path: str) -> tuple[Int64s, UInt32s]:
-    """Decode full blocks; blocks with equal bits are unpacked together. Shapes (blocks, 128)."""
+def _decode_full(
+    data: UInt8s, begins: Int64s, ends: Int64s, target: tuple[Int64s, UInt32s, Int64s], *, path: str
+) -> None:
+    """Decode full blocks into arrays.
+
+    Args:
+        data: The blocks.
+        begins: Shape (blocks,), where each begins.
+        ends: Shape (blocks,), where each ends.
+        target: `_windows` of documents and of frequencies, and the place there of each block.
+        path: The file, for errors.
+    """
+    documents, frequencies, slots = target
     at = begins + _SCORE_BYTES + _FIRST_BYTES
-    if (at >= ends).any():
-        raise CorruptDataError("a block of postings is cut", path=path)
-    firsts = _gather(data, begins + _SCORE_BYTES, _FIRST_BYTES).view("<u4").reshape(-1)
-    deltas, at = _packed_groups(data, at, ends, path=path)
-    frequencies, at = _packed_groups(data, at, ends, path=path)
-    if (at != ends).any():
+    bits, middle = _group_bounds(data, at, ends, path=path)
+    firsts = _windows(data, _FIRST_BYTES)[begins + _SCORE_BYTES].view("<u4").reshape(-1)
+    for chosen, deltas in _unpacked(data, at, bits):
+        deltas[0] = firsts[chosen]  # of no distance
+        documents[slots[chosen]] = _running_sums(deltas).T
+    bits, behind = _group_bounds(data, middle, ends, path=path)
+    if (behind != ends).any():
         raise CorruptDataError("a block of postings has another length", path=path)
-    return np.cumsum(deltas, axis=1, dtype=np.int64) + firsts[:, None], frequencies
+    for chosen, numbers in _unpacked(data, middle, bits):
+        frequencies[slots[chosen]] = numbers.T
 
 
 def _decode_tails(data: UInt8s, begins: Int64s, ends: Int64s, sizes: Int64s, *, path: str) -> tuple[Int64s, UInt32s]:
@@ -202,24 +223,36 @@ def _spans(data: UInt8s, starts: Int64s, lengths: Int64s) -> UInt8s:
     return data[slots]
 
 
-def _packed_groups(data: UInt8s, at: Int64s, ends: Int64s, *, path: str) -> tuple[UInt32s, Int64s]:
-    """Decode a packed group at each place; returns the numbers, and the place behind each group."""
+def _running_sums(numbers: UInt32s) -> UInt32s:
+    """Add up each column, in place; shape (128, groups)."""
+    if numbers.shape[1] < _MANY_GROUPS:
+        return np.cumsum(numbers, axis=0, out=numbers)
+    for before, row in pairwise(numbers):  # of many groups, an eighth of the time of cumsum
+        np.add(row, before, out=row)
+    return numbers
+
+
+def _group_bounds(data: UInt8s, at: Int64s, ends: Int64s, *, path: str) -> tuple[Int64s, Int64s]:
+    """Return the bits of a number in the packed group at each place, and where the group ends."""
     if (at >= ends).any():
         raise CorruptDataError("a block of postings is cut", path=path)
     bits = data[at].astype(np.int64)
     behind = at + 1 + bits * (BLOCK // 8)
     if (behind > ends).any() or (bits > _WORD_BITS).any():
         raise CorruptDataError("a block of postings is cut", path=path)
-    numbers = np.empty((len(at), BLOCK), np.uint32)
+    return bits, behind
+
+
+def _unpacked(data: UInt8s, at: Int64s, bits: Int64s) -> Iterator[tuple[Int64s, UInt32s]]:
+    """Decode the packed group at each place; returns places of groups of equal bits, and their numbers as `unpack`."""
     for width in np.unique(bits).tolist():
         chosen = np.flatnonzero(bits == width)
-        numbers[chosen] = unpack(_gather(data, at[chosen] + 1, width * (BLOCK // 8)), width)
-    return numbers, behind
+        yield chosen, unpack(_windows(data, width * (BLOCK // 8))[at[chosen] + 1], width)
 
 
-def _gather(data: UInt8s, starts: Int64s, length: int) -> UInt8s:
-    """Return the bytes at each place; shape (places, length)."""
-    return data[starts[:, None] + np.arange(length)]
+def _windows(array: npt.NDArray[_T], length: int) -> npt.NDArray[_T]:
+    """Return a view, shape (places, length), of the items at each place: rows of it are copied as a whole."""
+    return as_strided(array, (len(array) - length + 1, length), array.strides * 2)
 
 
 def decode_positions(data: UInt8s, starts: Int64s, frequencies: UInt32s, counts: Int64s, *, path: str) -> Int64s:
@@ -264,7 +297,8 @@ def _block_positions(data: UInt8s, count: int, *, path: str) -> UInt32s:
     parts: list[UInt32s] = []
     at, ends = 0, np.array([len(data)], np.int64)
     for _ in range(count // BLOCK):
-        numbers, behind = _packed_groups(data, np.array([at], np.int64), ends, path=path)
+        bits, behind = _group_bounds(data, np.array([at], np.int64), ends, path=path)
+        ((_, numbers),) = _unpacked(data, np.array([at], np.int64), bits)
         parts.append(numbers.reshape(-1))
         at = int(behind[0])
     rest = varints(data[at:], path=path)

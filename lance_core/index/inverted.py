@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from lance_core.errors import InvalidInputError
 from lance_core.format.inverted_index import METADATA_FILE, TYPE_URL, VERSION, decode_index_metadata, text_options
+from lance_core.index.cache import BoundedCache
 from lance_core.index.external_sort import MEMORY_OPTION
 from lance_core.index.inverted_partition import Partition
 from lance_core.index.text.analyzer import Analyzer
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from lance_core.index.column import IndexedColumn
     from lance_core.index.files import SegmentFiles
     from lance_core.index.protocol import FragmentColumn, Relocation, Segment, SegmentContent, SegmentTarget
+    from lance_core.index.text.score import WordPostings
     from lance_core.sql.pruning import Question
 
 Int64s: TypeAlias = npt.NDArray[np.int64]
@@ -62,7 +64,10 @@ class InvertedSegment:
     def partitions(self) -> list[Partition]:
         """Its partitions."""
         layout = self.layout
-        return [Partition(self._files, number, has_transducer=layout.has_transducer) for number in layout.partitions]
+        kept: BoundedCache[tuple[int, str], WordPostings] = BoundedCache()
+        return [
+            Partition(self._files, number, kept, has_transducer=layout.has_transducer) for number in layout.partitions
+        ]
 
     @property
     def options(self) -> Mapping[str, Any]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cached_property, partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -14,16 +15,19 @@ from lance_core.format.posting_blocks import BLOCK, decode_positions, decode_pos
 from lance_core.frozen import frozen
 from lance_core.index.files import check_columns, read_columns
 from lance_core.index.inverted_words import ColumnWords, TransducerWords
+from lance_core.index.text.score import WordPostings
 from lance_core.limits import check_limit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     import pyarrow as pa
 
     from lance_core.file.read.reader import DataFileReader
+    from lance_core.index.cache import BoundedCache
     from lance_core.index.files import SegmentFiles
     from lance_core.index.inverted_words import WordSet
+    from lance_core.index.text.score import Corpus, Float32s
 
 Int64s: TypeAlias = npt.NDArray[np.int64]
 UInt32s: TypeAlias = npt.NDArray[np.uint32]
@@ -52,13 +56,24 @@ class Partition:
     Args:
         files: Files of the segment.
         number: Number of the partition.
+        kept: Postings of the segment's words that were used last, by partition and word.
         has_transducer: Words are a transducer; else they are columns.
     """
 
-    def __init__(self, files: SegmentFiles, number: int, *, has_transducer: bool) -> None:
+    def __init__(
+        self,
+        files: SegmentFiles,
+        number: int,
+        kept: BoundedCache[tuple[int, str], WordPostings],
+        *,
+        has_transducer: bool,
+    ) -> None:
         self._files = files
+        self._number = number
+        self._kept = kept
         self._tokens_file, self._docs_file, self._postings_file = file_names(number)
         self._has_transducer = has_transducer
+        self._norms: tuple[float, Float32s] | None = None
 
     @cached_property
     def tokens(self) -> WordSet:
@@ -74,11 +89,11 @@ class Partition:
         return ColumnWords(*read_columns(reader, ["_token", "_token_id"], 0, reader.num_rows))
 
     @cached_property
-    def _documents(self) -> tuple[Int64s, Int64s]:
+    def _documents(self) -> tuple[Int64s, UInt32s]:
         reader = self._files.open(self._docs_file)
         check_columns(reader, DOCS_SCHEMA, path=self._files.path(self._docs_file))
         rows, lengths = read_columns(reader, ["_rowid", "_num_tokens"], 0, reader.num_rows)
-        return rows.to_numpy().astype(np.int64), lengths.to_numpy().astype(np.int64)
+        return rows.to_numpy().view(np.int64), lengths.to_numpy()
 
     @property
     def rows(self) -> Int64s:
@@ -86,9 +101,21 @@ class Partition:
         return self._documents[0]
 
     @property
-    def lengths(self) -> Int64s:
+    def lengths(self) -> UInt32s:
         """Number of words of each document."""
         return self._documents[1]
+
+    @cached_property
+    def total_words(self) -> int:
+        """Number of words of all documents."""
+        return int(self.lengths.sum())
+
+    def norms(self, corpus: Corpus) -> Float32s:
+        """Return `Corpus.norms` of all documents; those of the last corpus are kept."""
+        kept = self._norms
+        if kept is None or kept[0] != corpus.average:
+            kept = self._norms = corpus.average, corpus.norms(self.lengths)
+        return kept[1]
 
     @cached_property
     def num_words(self) -> int:
@@ -105,14 +132,31 @@ class Partition:
             )
         return reader
 
-    def postings(self, numbers: Sequence[int]) -> Postings:
-        """Read the postings of words by number.
+    def postings(self, words: Iterable[str]) -> dict[str, WordPostings]:
+        """Return the postings of words, of those that the partition has; they are kept.
 
         Raises:
             CorruptDataError: They are damaged.
         """
-        blocks, lengths = self._take(["_posting", "_length"], numbers)
-        return self._decoded(blocks, lengths)
+        distinct = list(dict.fromkeys(words))
+        result = {word: self._kept.get((self._number, word)) for word in distinct}
+        missing = [word for word in distinct if result[word] is None]
+        numbered = [(word, number) for word in missing if (number := self.tokens.get(word)) is not None]
+        if numbered:
+            result |= self._read(numbered)
+        return {word: postings for word, postings in result.items() if postings is not None}
+
+    def _read(self, numbered: Sequence[tuple[str, int]]) -> dict[str, WordPostings]:
+        """Read the postings of words with their numbers."""
+        every = self._decoded(*self._take(["_posting", "_length"], [number for _, number in numbered]))
+        ends = np.cumsum(every.lengths).tolist()
+        result: dict[str, WordPostings] = {}
+        for (word, number), (start, end) in zip(numbered, pairwise([0, *ends]), strict=True):
+            # A part of an array would keep the whole in memory.
+            documents, frequencies = every.documents[start:end].copy(), every.frequencies[start:end].copy()
+            result[word] = WordPostings(documents, frequencies, partial(self.positions, number, frequencies))
+            self._kept.put((self._number, word), result[word], result[word].num_bytes)
+        return result
 
     def positions(self, number: int, frequencies: UInt32s, chosen: Int64s) -> tuple[Int64s, Int64s]:
         """Read where a word is in some of its documents.

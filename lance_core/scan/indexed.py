@@ -29,7 +29,7 @@ from lance_core.scan.fragment_reader import FragmentReader
 from lance_core.sql.ternary import ANY
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
     from lance_core.format.fragment import Fragment
     from lance_core.format.index_metadata import IndexMetadata
@@ -284,31 +284,37 @@ class _IndexedVersion:
         )
 
 
-def row_places(manifest: Manifest, files: OpenFiles, opened: OpenSegment) -> Callable[[Int64s], Int64s]:
+def row_places(files: OpenFiles, fragments: Iterable[Fragment], *, by_row_id: bool) -> Callable[[Int64s], Int64s]:
     """Return a function that finds the rows of a segment's entries.
 
-    It returns the addresses of live rows of the fragments that the segment covers, and -1 for all others.
+    It returns the addresses of live rows of some fragments, and -1 for all others.
 
     Args:
-        manifest: The version.
-        files: Its open files.
-        opened: The segment.
+        files: The dataset's open files.
+        fragments: The fragments that the segment covers.
+        by_row_id: Entries are stable row ids, not addresses.
     """
-    readers = [FragmentReader(files, fragment) for fragment in manifest.fragments.select(opened.fragment_ids.tolist())]
-    if opened.by_row_id:
+    readers = [FragmentReader(files, fragment) for fragment in fragments]
+    if by_row_id:
         return addresses_of_ids(readers)
-    ids = opened.fragment_ids
+    readers.sort(key=lambda reader: reader.fragment.id)
+    ids = np.array([reader.fragment.id for reader in readers], np.int64)
+    deleted = [reader.deleted.astype(np.int64) + (reader.fragment.id << ADDRESS_SHIFT) for reader in readers]
+    gone = np.concatenate([np.empty(0, np.int64), *deleted])
 
     def locate(rows: Int64s) -> Int64s:
-        owners = rows >> ADDRESS_SHIFT
-        located = np.where(np.isin(owners, ids), rows, -1)
-        for reader in readers:
-            if len(reader.deleted):
-                gone = reader.deleted.astype(np.int64) + (reader.fragment.id << ADDRESS_SHIFT)
-                located[np.isin(rows, gone)] = -1
-        return located
+        is_there = contains(ids, rows >> ADDRESS_SHIFT) & ~contains(gone, rows)
+        return rows if is_there.all() else np.where(is_there, rows, -1)
 
     return locate
+
+
+def contains(ascending: Int64s, values: Int64s) -> npt.NDArray[np.bool_]:
+    """Return for each value whether it is among some ascending numbers."""
+    if not len(ascending):
+        return np.zeros(len(values), np.bool_)
+    at = np.minimum(np.searchsorted(ascending, values), len(ascending) - 1)
+    return ascending[at] == values
 
 
 def addresses_of_ids(readers: Sequence[FragmentReader]) -> Callable[[Int64s], Int64s]:

@@ -61,7 +61,7 @@ class TextRanking:
         """Find the rows, ordered by score and row address."""
         allowed = None if self.prefilter is None else _addresses(files, fragments, self.prefilter)
         search = TextSearch(self.manifest, files, fragments, allowed=allowed, only_index=self.only_index)
-        best = search.hits(self.query).best(self.count)
+        best = search.hits(self.query, self.count).best(self.count)
         scores = pa.array(best.scores.astype(np.float32))
         return RankedRows(addresses=best.rows.astype(np.uint64), columns={SCORE: scores})
 

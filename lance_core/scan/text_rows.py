@@ -156,11 +156,7 @@ def _postings(
         mine = tokens == number
         documents, owners, frequencies = np.unique(texts[mine], return_inverse=True, return_counts=True)
         slots = positions[mine] if with_position else np.empty(0, np.int64)
-        postings[word] = WordPostings(
-            documents=documents,
-            frequencies=frequencies.astype(np.uint32),
-            positions=_Positions(owners, slots).of,
-        )
+        postings[word] = WordPostings(documents, frequencies.astype(np.uint32), _Positions(owners, slots).of)
     return postings
 
 

@@ -11,7 +11,7 @@ from contextlib import nullcontext
 from functools import partial, reduce
 from heapq import merge
 from itertools import groupby, islice
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -36,7 +36,7 @@ from lance_core.index.text.query import (
     PhraseQuery,
 )
 from lance_core.index.text.score import Corpus, Wanted, WordPostings, scored
-from lance_core.scan.indexed import naming_index, open_segment, row_places
+from lance_core.scan.indexed import contains, naming_index, open_segment, row_places
 from lance_core.scan.text_rows import UnindexedRows
 
 if TYPE_CHECKING:
@@ -53,7 +53,10 @@ if TYPE_CHECKING:
     from lance_core.scan.open_files import OpenFiles
 
 Int64s: TypeAlias = npt.NDArray[np.int64]
-Float64s: TypeAlias = npt.NDArray[np.float64]
+Floats: TypeAlias = npt.NDArray[np.floating[Any]]
+
+_MORE_FACTOR = 2
+"""So many times as many documents as rows are looked at first, because some may be deleted or not searched."""
 
 
 @frozen
@@ -66,13 +69,13 @@ class Hits:
     """
 
     rows: Int64s
-    scores: Float64s
+    scores: Floats
 
     def scaled(self, factor: float) -> Hits:
         """Return the rows with scores times a factor."""
         return Hits(self.rows, self.scores * factor)
 
-    def of(self, rows: Int64s) -> Float64s:
+    def of(self, rows: Int64s) -> Floats:
         """Return the scores of rows; 0 for those that do not match."""
         if not len(self.rows):
             return np.zeros(len(rows))
@@ -85,17 +88,15 @@ class Hits:
 
     def best(self, count: int | None) -> Hits:
         """Return the rows by score, highest first, equal ones by address; the first ``count`` if it is not None."""
-        chosen = self
-        if count is not None and count < len(self.rows):
-            threshold = np.partition(self.scores, len(self.scores) - count)[len(self.scores) - count] if count else 0.0
-            chosen = (
-                self.selected(self.scores >= threshold) if count else self.selected(np.zeros(len(self.rows), np.bool_))
-            )
-        order = np.lexsort((chosen.rows, -chosen.scores.astype(np.float32)))[:count]
-        return Hits(chosen.rows[order], chosen.scores[order])
+        rows, scores = self.rows, self.scores.astype(np.float32)
+        if count is not None and count < len(rows):
+            is_best = scores >= np.partition(scores, len(scores) - count)[len(scores) - count] if count else scores < 0
+            rows, scores = rows[is_best], scores[is_best]
+        order = np.lexsort((rows, -scores))[:count]
+        return Hits(rows[order], scores[order])
 
 
-_NO_HITS = Hits(np.empty(0, np.int64), np.empty(0))
+_NO_HITS = Hits(np.empty(0, np.int64), np.empty(0, np.float32))
 
 
 def indexed_columns(manifest: Manifest) -> list[str]:
@@ -134,8 +135,12 @@ class TextSearch:
         self._only_index = only_index
         self._columns: dict[str, _ColumnSearch] = {}
 
-    def hits(self, query: FullTextQuery) -> Hits:
+    def hits(self, query: FullTextQuery, count: int | None = None) -> Hits:
         """Return the rows that match a query.
+
+        Args:
+            query: The query.
+            count: Rows with smaller scores than so many others may be left out; None for all.
 
         Raises:
             CorruptDataError: A file of an index is damaged.
@@ -144,11 +149,11 @@ class TextSearch:
         """
         match query:
             case MatchQuery():
-                return self._of_column(query.column).match(query).scaled(query.boost)
+                return self._of_column(query.column).match(query, count).scaled(query.boost)
             case PhraseQuery():
-                return self._of_column(query.column).phrase(query)
-            case MultiMatchQuery():
-                return reduce(_best_of, [self.hits(part) for part in query.queries])
+                return self._of_column(query.column).phrase(query, count)
+            case MultiMatchQuery():  # the best rows are among those of the column that they have their score from
+                return reduce(_best_of, [self.hits(part, count) for part in query.queries])
             case BoostQuery():
                 positive, negative = self.hits(query.positive), self.hits(query.negative)
                 return Hits(positive.rows, positive.scores - query.negative_boost * negative.of(positive.rows))
@@ -183,6 +188,7 @@ class TextSearch:
         segments = _segments(self._manifest, self._files, column)
         covered = set[int]().union(*(segment.fragment_ids.tolist() for segment in segments))
         uncovered = [fragment for number, fragment in self._fragments.items() if number not in covered]
+        is_whole = len(self._fragments) == len(self._manifest.fragments)
         with _naming(segments):
             return _ColumnSearch(
                 self._manifest,
@@ -190,7 +196,7 @@ class TextSearch:
                 column,
                 segments,
                 unindexed=[] if self._only_index else uncovered,
-                fragment_ids=None if len(self._fragments) == len(self._manifest.fragments) else list(self._fragments),
+                fragment_ids=None if is_whole else np.array(sorted(self._fragments), np.int64),
                 allowed=self._allowed,
             )
 
@@ -232,7 +238,7 @@ class _ColumnSearch:
         column: The column.
         segments: Segments of its index.
         unindexed: Fragments to search without an index.
-        fragment_ids: Fragments to search; None for all.
+        fragment_ids: Fragments to search, ascending; None for all.
         allowed: Addresses of rows to search, ascending; None for all.
     """
 
@@ -244,7 +250,7 @@ class _ColumnSearch:
         segments: Sequence[OpenSegment],
         *,
         unindexed: Sequence[Fragment],
-        fragment_ids: Sequence[int] | None,
+        fragment_ids: Int64s | None,
         allowed: Int64s | None,
     ) -> None:
         self._manifest = manifest
@@ -259,8 +265,8 @@ class _ColumnSearch:
         self._plain_analyzer = Analyzer(without_filters(options))
         self._analyzer = self._segments[0].analyzer if self._segments else self._plain_analyzer
 
-    def match(self, query: MatchQuery) -> Hits:
-        """Return the rows that have the words of a query."""
+    def match(self, query: MatchQuery, count: int | None) -> Hits:
+        """Return the rows that have the words of a query; ``count`` as in `TextSearch.hits`."""
         distance = query.fuzziness
         tokens = (self._plain_analyzer if distance else self._analyzer).tokens(query.query)
         patterns = [NearPattern(word, distance, query.prefix_length) if distance else word for word, _ in tokens]
@@ -270,10 +276,10 @@ class _ColumnSearch:
             offsets=[position for _, position in tokens],
             needs_all=query.operator is FullTextOperator.AND,
         )
-        return self._search(search)
+        return self._search(search, count)
 
-    def phrase(self, query: PhraseQuery) -> Hits:
-        """Return the rows that have the words of a query one after the other.
+    def phrase(self, query: PhraseQuery, count: int | None) -> Hits:
+        """Return the rows that have the words of a query one after the other; ``count`` as in `TextSearch.hits`.
 
         Raises:
             InvalidInputError: The index has no positions.
@@ -291,62 +297,78 @@ class _ColumnSearch:
             needs_all=True,
             slop=query.slop,
         )
-        return self._search(search)
+        return self._search(search, count)
 
-    def _search(self, search: _WordSearch) -> Hits:
+    def _search(self, search: _WordSearch, count: int | None) -> Hits:
         if not search.patterns:
             return _NO_HITS
         with _naming(self._opened):
-            hits, corpus, counts = self._of_segments(search)
+            hits, corpus, counts = self._of_segments(search, count)
         return _joined(hits, self._of_rows(search, corpus, counts)) if self._unindexed else hits
 
-    def _of_segments(self, search: _WordSearch) -> tuple[Hits, Corpus, Mapping[str, int]]:
+    def _of_segments(self, search: _WordSearch, count: int | None) -> tuple[Hits, Corpus, Mapping[str, int]]:
         """Search the rows that segments cover; also returns their statistics and the documents of each word."""
         partitions = [partition for segment in self._segments for partition in segment.partitions]
-        wanted = search.within([partition.tokens.near for partition in partitions])
-        looked_up = [_look_up(partition, wanted) for partition in partitions]
+        wanted = search.within([partition.tokens.near for partition in partitions] if search.is_fuzzy else [])
+        looked_up = [partition.postings(wanted.words) for partition in partitions]
         corpus = Corpus(
             num_documents=sum(len(partition.rows) for partition in partitions),
-            total_words=sum(int(partition.lengths.sum()) for partition in partitions),
+            total_words=sum(partition.total_words for partition in partitions),
         )
         counts: dict[str, int] = {}
         for postings in looked_up:
             _count(counts, postings)
-        weights = {word: corpus.weight(count) for word, count in counts.items()}
-        return self._of_index(wanted, looked_up, corpus, weights), corpus, counts
+        return self._of_index(wanted, looked_up, corpus, counts, count), corpus, counts
 
     def _of_index(
         self,
         wanted: Wanted,
         looked_up: Sequence[Mapping[str, WordPostings]],
         corpus: Corpus,
-        weights: Mapping[str, float],
+        counts: Mapping[str, int],
+        count: int | None,
     ) -> Hits:
-        result = [_NO_HITS]
+        weights = {word: corpus.weight(number) for word, number in counts.items()}
+        result: list[Hits] = []
         postings = iter(looked_up)
         for opened, segment in zip(self._opened, self._segments, strict=True):
-            slots = segment.kept_for(self._manifest, partial(self._addresses_of, opened, segment))
-            for partition, addresses in zip(segment.partitions, slots, strict=True):
-                documents, scores = scored(wanted, next(postings), partition.lengths, corpus, weights)
-                rows = addresses[documents]
-                result.append(self._restricted(rows[rows >= 0], scores[rows >= 0]))
-        return reduce(_joined, result)
+            locate = segment.kept_for(self._manifest, partial(self._locator, opened))
+            for partition, mine in zip(segment.partitions, postings, strict=False):
+                find = partial(scored, wanted, mine, partition.norms(corpus), weights)
+                result.append(self._of_partition(partition, find, locate, count))
+        return reduce(_joined, result) if result else _NO_HITS
 
-    def _addresses_of(self, opened: OpenSegment, segment: InvertedSegment) -> list[Int64s]:
-        """Return the address of each document of each partition; -1 if it is not there any more."""
-        locate = row_places(self._manifest, self._files, opened)
+    def _of_partition(
+        self,
+        partition: Partition,
+        find: Callable[..., tuple[Int64s, Floats]],
+        locate: Callable[[Int64s], Int64s],
+        count: int | None,
+    ) -> Hits:
+        """Return the rows of a partition that match; of rows that are not searched more documents are looked at."""
+        documents, scores = find(count=None if count is None else _MORE_FACTOR * count)
+        hits = self._restricted(locate(partition.rows[documents]), scores)
+        if count is None or len(hits.rows) >= count or len(hits.rows) == len(documents):
+            return hits
+        documents, scores = find()
+        return self._restricted(locate(partition.rows[documents]), scores)
+
+    def _locator(self, opened: OpenSegment) -> Callable[[Int64s], Int64s]:
+        """Return a function that finds the rows of documents; -1 for those that are not there any more."""
+        fragments = self._manifest.fragments.select(opened.fragment_ids.tolist())
+        locate = row_places(self._files, fragments, by_row_id=opened.by_row_id)
         moves = opened.segment.moves if isinstance(opened.segment, MovedSegment) else None
-        stored = [partition.rows for partition in segment.partitions]
-        return [locate(rows if moves is None else moves(rows)) for rows in stored]
+        return locate if moves is None else lambda rows: locate(moves(rows))
 
-    def _restricted(self, rows: Int64s, scores: Float64s) -> Hits:
-        selected = np.ones(len(rows), np.bool_)
+    def _restricted(self, rows: Int64s, scores: Floats) -> Hits:
+        selected = rows >= 0
         if self._fragment_ids is not None:
-            selected &= np.isin(rows >> ADDRESS_SHIFT, np.array(self._fragment_ids, np.int64))
+            selected &= contains(self._fragment_ids, rows >> ADDRESS_SHIFT)
         if self._allowed is not None:
-            selected &= np.isin(rows, self._allowed)
-        order = np.argsort(rows[selected], kind="stable")
-        return Hits(rows[selected][order], scores[selected][order])
+            selected &= contains(self._allowed, rows)
+        if not selected.all():
+            rows, scores = rows[selected], scores[selected]
+        return _ordered(rows, scores)
 
     def _of_rows(self, search: _WordSearch, corpus: Corpus, counts: Mapping[str, int]) -> Hits:
         """Search the rows that no segment covers."""
@@ -361,7 +383,7 @@ class _ColumnSearch:
         together = dict(counts)
         _count(together, texts.postings)
         weights = {word: everything.weight(count) for word, count in together.items()}
-        documents, scores = scored(wanted, texts.postings, texts.lengths, everything, weights)
+        documents, scores = scored(wanted, texts.postings, everything.norms(texts.lengths), weights)
         return Hits(texts.rows[documents], scores)
 
 
@@ -382,6 +404,11 @@ class _WordSearch:
     offsets: Sequence[int]
     needs_all: bool
     slop: int | None = None
+
+    @property
+    def is_fuzzy(self) -> bool:
+        """True if words are looked for that are near to others."""
+        return any(isinstance(pattern, NearPattern) for pattern in self.patterns)
 
     def within(self, near: Sequence[Callable[[NearPattern], Iterable[str]]]) -> Wanted:
         """Return the words that are searched.
@@ -404,25 +431,6 @@ def _first_words(near: Sequence[Callable[[NearPattern], Iterable[str]]], pattern
     return list(islice((word for word, _ in groupby(tokens)), count))
 
 
-def _look_up(partition: Partition, wanted: Wanted) -> dict[str, WordPostings]:
-    """Read the postings of words."""
-    numbers = {word: partition.tokens.get(word) for group in wanted.groups for word in group}
-    numbered = [(word, number) for word, number in numbers.items() if number is not None]
-    if not numbered:
-        return {}
-    everything = partition.postings([number for _, number in numbered])
-    ends = np.cumsum(everything.lengths).tolist()
-    result: dict[str, WordPostings] = {}
-    for (word, number), end, length in zip(numbered, ends, everything.lengths.tolist(), strict=True):
-        documents, frequencies = everything.documents[end - length : end], everything.frequencies[end - length : end]
-        result[word] = WordPostings(
-            documents=documents,
-            frequencies=frequencies,
-            positions=partial(partition.positions, number, frequencies),
-        )
-    return result
-
-
 def _count(counts: dict[str, int], postings: Mapping[str, WordPostings]) -> None:
     for word, result in postings.items():
         counts[word] = counts.get(word, 0) + len(result.documents)
@@ -439,6 +447,12 @@ def _best_of(left: Hits, right: Hits) -> Hits:
 
 def _joined(left: Hits, right: Hits) -> Hits:
     """Return the rows of both, which have none in common."""
-    rows = np.concatenate([left.rows, right.rows])
+    return _ordered(np.concatenate([left.rows, right.rows]), np.concatenate([left.scores, right.scores]))
+
+
+def _ordered(rows: Int64s, scores: Floats) -> Hits:
+    """Return rows and their scores by address."""
+    if (rows[1:] > rows[:-1]).all():
+        return Hits(rows, scores)
     order = np.argsort(rows, kind="stable")
-    return Hits(rows[order], np.concatenate([left.scores, right.scores])[order])
+    return Hits(rows[order], scores[order])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import reduce
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -15,30 +15,55 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 Int64s: TypeAlias = npt.NDArray[np.int64]
-Float64s: TypeAlias = npt.NDArray[np.float64]
+UInt32s: TypeAlias = npt.NDArray[np.uint32]
+Float32s: TypeAlias = npt.NDArray[np.float32]
 Bools: TypeAlias = npt.NDArray[np.bool_]
 
 K1, B = 1.2, 0.75
-_DENSE_SHARE = 1 / 16
-"""From this share of postings among all documents on, scores are added in an array of all documents."""
+_DENSE_FACTOR = 64
+"""With so many documents for each posting, scores are not added up in an array of all documents."""
+_FLAG_FACTOR = 16
+"""With so many postings of a word for each document that is looked for, documents are found by binary searches."""
 _DOCUMENT_SHIFT = 33
 _POSITION_BASE = 1 << 32
+_NO_DOCUMENTS = np.empty(0, np.int64), np.empty(0, np.float32)
 
 
-@frozen(kw_only=True)
 class WordPostings:
     """Postings of one word in one partition.
 
-    Attributes:
+    Args:
         documents: Documents that have it, ascending.
         frequencies: How often.
         positions: Returns where it is in some of them: takes places in ``documents``, ascending, and returns for each
             position the place among these, and the position.
     """
 
-    documents: Int64s
-    frequencies: npt.NDArray[np.uint32]
-    positions: Callable[[Int64s], tuple[Int64s, Int64s]]
+    def __init__(
+        self, documents: Int64s, frequencies: UInt32s, positions: Callable[[Int64s], tuple[Int64s, Int64s]]
+    ) -> None:
+        self.documents = documents
+        self.frequencies = frequencies
+        self.positions = positions
+        self._impacts: tuple[Float32s, Float32s] | None = None
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes in memory, with those of the impacts."""
+        return self.documents.nbytes + 2 * self.frequencies.nbytes
+
+    def impacts(self, norms: Float32s) -> Float32s:
+        """Return the score of each document, divided by the weight of the word; those of the last norms are kept.
+
+        Args:
+            norms: `Corpus.norms` of all documents of the partition.
+        """
+        kept = self._impacts
+        if kept is None or kept[0] is not norms:
+            frequencies = self.frequencies.astype(np.float32)
+            total = frequencies + norms[self.documents]
+            kept = self._impacts = norms, np.divide(frequencies, total, dtype=np.float32)
+        return kept[1]
 
 
 @frozen(kw_only=True)
@@ -56,6 +81,11 @@ class Wanted:
     offsets: Sequence[int]
     needs_all: bool
     slop: int | None = None
+
+    @property
+    def words(self) -> list[str]:
+        """Words of all groups."""
+        return [word for group in self.groups for word in group]
 
 
 @frozen(kw_only=True)
@@ -75,6 +105,12 @@ class Corpus:
         """Average number of words of a document."""
         return self.total_words / self.num_documents if self.num_documents else 0.0
 
+    def norms(self, lengths: npt.NDArray[np.integer[Any]]) -> Float32s:
+        """Return what is added to the frequency of a word below the line, by the number of words of a document."""
+        if not len(lengths):
+            return np.empty(0, np.float32)
+        return (K1 * (1 - B) + K1 * B / self.average * lengths).astype(np.float32)
+
     def weight(self, num_documents: int) -> float:
         """Return the weight of a word that so many documents have."""
         rarity = (self.num_documents - num_documents + 0.5) / (num_documents + 0.5)
@@ -84,63 +120,100 @@ class Corpus:
 def scored(
     wanted: Wanted,
     postings: Mapping[str, WordPostings],
-    lengths: Int64s,
-    corpus: Corpus,
+    norms: Float32s,
     weights: Mapping[str, float],
-) -> tuple[Int64s, Float64s]:
+    count: int | None = None,
+) -> tuple[Int64s, Float32s]:
     """Return the documents that match, ascending, and their scores.
 
     Args:
         wanted: What is searched.
         postings: Postings of the words that the partition has.
-        lengths: Number of words of each document.
-        corpus: Statistics.
+        norms: `Corpus.norms` of all documents.
         weights: Weight of each word.
+        count: Documents with smaller scores than so many others may be left out; None for all.
     """
     groups = [[word for word in group if word in postings] for group in wanted.groups]
     if not groups or (wanted.needs_all and not all(groups)):
-        return np.empty(0, np.int64), np.empty(0, np.float64)
+        return _NO_DOCUMENTS
     tokens = [word for group in groups for word in group]
-    allowed = _with_all(groups, postings) if wanted.needs_all else None
-    if allowed is not None and wanted.slop is not None:
-        allowed = allowed[_is_phrase(wanted, groups, postings, allowed)]
-    if allowed is None and sum(len(postings[word].documents) for word in tokens) > _DENSE_SHARE * len(lengths):
-        return _dense(tokens, postings, lengths, corpus, weights)
-    documents: list[Int64s] = [np.empty(0, np.int64)]
-    scores: list[Float64s] = [np.empty(0, np.float64)]
-    for word in tokens:
-        result = postings[word]
-        selected = slice(None) if allowed is None else np.isin(result.documents, allowed, assume_unique=True)
-        documents.append(result.documents[selected])
-        scores.append(_scores(result.frequencies[selected], lengths[documents[-1]], corpus, weights[word]))
-    unique, order = np.unique(np.concatenate(documents), return_inverse=True)
-    return unique, np.bincount(order, np.concatenate(scores), minlength=len(unique)).astype(np.float64)
-
-
-def _dense(
-    tokens: Sequence[str],
-    postings: Mapping[str, WordPostings],
-    lengths: Int64s,
-    corpus: Corpus,
-    weights: Mapping[str, float],
-) -> tuple[Int64s, Float64s]:
-    totals = np.zeros(len(lengths))
-    for word in tokens:
-        result = postings[word]
-        totals[result.documents] += _scores(result.frequencies, lengths[result.documents], corpus, weights[word])
-    documents = np.flatnonzero(totals)
+    if wanted.needs_all and len(tokens) > 1:
+        documents = _with_all([[postings[word].documents for word in group] for group in groups], len(norms))
+        if wanted.slop is not None:
+            documents = documents[_is_phrase(wanted, groups, postings, documents)]
+        return documents, _scores_of(documents, tokens, postings, norms, weights)
+    lists = [postings[word].documents for word in tokens]
+    if len(lists) == 1:
+        return lists[0], np.float32(weights[tokens[0]]) * postings[tokens[0]].impacts(norms)
+    if sum(map(len, lists)) * _DENSE_FACTOR < len(norms):
+        documents = np.unique(np.concatenate([*lists, _NO_DOCUMENTS[0]]))
+        return documents, _scores_of(documents, tokens, postings, norms, weights)
+    totals = np.zeros(len(norms), np.float32)
+    for word, documents in zip(tokens, lists, strict=True):
+        totals[documents] += np.float32(weights[word]) * postings[word].impacts(norms)
+    least = 0.0 if count is None else _bound(totals, lists, count)
+    documents = np.flatnonzero(totals >= least if least else totals)
     return documents, totals[documents]
 
 
-def _scores(frequencies: npt.NDArray[np.uint32], lengths: Int64s, corpus: Corpus, weight: float) -> Float64s:
-    return weight * frequencies / (frequencies + K1 * (1 - B + B * lengths / corpus.average))
+def _bound(totals: Float32s, lists: Sequence[Int64s], count: int) -> float:
+    """Return a score that so many documents have, or more: those of the rarest word with so many documents."""
+    long_enough = [documents for documents in lists if len(documents) >= count]
+    if not long_enough:
+        return 0.0
+    scores = totals[min(long_enough, key=len)]
+    return float(np.partition(scores, len(scores) - count)[len(scores) - count])
 
 
-def _with_all(groups: Sequence[Sequence[str]], postings: Mapping[str, WordPostings]) -> Int64s:
-    """Return the documents that have a word of each group."""
-    every = [reduce(np.union1d, [postings[word].documents for word in group]) for group in groups]
-    every.sort(key=len)
-    return reduce(lambda left, right: np.intersect1d(left, right, assume_unique=True), every)
+def _scores_of(
+    documents: Int64s,
+    tokens: Sequence[str],
+    postings: Mapping[str, WordPostings],
+    norms: Float32s,
+    weights: Mapping[str, float],
+) -> Float32s:
+    """Return the scores of some documents, ascending, by binary searches."""
+    totals = np.zeros(len(documents), np.float32)
+    for word in tokens:
+        others = postings[word].documents
+        if len(others) < len(documents):
+            there, here = _common(others, documents)
+        else:
+            here, there = _common(documents, others)
+        totals[here] += np.float32(weights[word]) * postings[word].impacts(norms)[there]
+    return totals
+
+
+def _common(few: Int64s, many: Int64s) -> tuple[Int64s, Int64s]:
+    """Return the places of common documents in both of two ascending lists."""
+    if not len(many):
+        return many, many
+    at = np.minimum(np.searchsorted(many, few), len(many) - 1)
+    places = np.flatnonzero(many[at] == few)
+    return places, at[places]
+
+
+def _with_all(groups: list[list[Int64s]], num_documents: int) -> Int64s:
+    """Return the documents, ascending, that are in a list of each group."""
+    groups.sort(key=lambda group: sum(map(len, group)))
+    first, *others = groups
+    documents = first[0] if len(first) == 1 else reduce(np.union1d, first)
+    for group in others:
+        documents = documents[_is_in_any(documents, group, num_documents)]
+    return documents
+
+
+def _is_in_any(documents: Int64s, lists: Sequence[Int64s], num_documents: int) -> Bools:
+    """Return for each of some documents whether it is in one of several lists."""
+    if sum(map(len, lists)) < _FLAG_FACTOR * len(documents):
+        flags = np.zeros(num_documents, np.bool_)
+        for others in lists:
+            flags[others] = True
+        return flags[documents]
+    result = np.zeros(len(documents), np.bool_)
+    for others in lists:
+        result[_common(documents, others)[0]] = True
+    return result
 
 
 def _is_phrase(
