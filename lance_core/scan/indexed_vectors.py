@@ -6,6 +6,7 @@ fragment that the index covers. Fragments that it does not cover are left to the
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,13 +20,12 @@ from lance_core.index.files import SegmentFiles
 from lance_core.index.moved import load_later_moves
 from lance_core.index.row_moves import RowPositions
 from lance_core.index.vector.distances import default_metric
-from lance_core.index.vector.segment import VectorSegment
-from lance_core.scan.fragment_reader import FragmentReader
+from lance_core.index.vector.segment import RowPlaces, VectorSegment
 from lance_core.scan.fragments import matching_by_fragment
-from lance_core.scan.indexed import addresses_of_ids, naming_index
+from lance_core.scan.indexed import naming_index, row_places
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from lance_core.format.fragment import Fragment
     from lance_core.format.index_metadata import IndexMetadata
@@ -44,11 +44,13 @@ class IndexedRows:
     Attributes:
         metric: The metric of the index.
         rows: Number of the query, distance and address of each row.
+        is_exact: The distances are those of the vectors themselves.
         uncovered: Fragments that the index does not cover.
     """
 
     metric: str
     rows: tuple[Int64s, Doubles, Int64s]
+    is_exact: bool
     uncovered: Sequence[Fragment]
 
 
@@ -106,7 +108,8 @@ def search_indices(
                 return _search(manifest, files, fragments, nearest, prefilter, segments=segments)
     if nearest.only_index:
         kind = nearest.column.type.value_type
-        return IndexedRows(metric=nearest.metric or default_metric(kind), rows=nearest.top().finish(), uncovered=())
+        metric = nearest.metric or default_metric(kind)
+        return IndexedRows(metric=metric, rows=nearest.top().finish(), is_exact=True, uncovered=())
     return None
 
 
@@ -122,18 +125,26 @@ def _search(
     by_id = {fragment.id: fragment for fragment in fragments}
     covered: set[int] = set()
     reuse = find_fragment_reuse(manifest.indices)
-    top = nearest.top() if nearest.refine_factor is None else nearest.top(nearest.refine_factor, has_range=False)
+    is_exact = all(segment.model.codes.is_exact for _, segment in segments)
+    factor = None if is_exact else nearest.refine_factor
+    top = nearest.top() if factor is None else nearest.top(factor, has_range=False)
     for entry, segment in segments:
         ids = sorted((entry.fragment_ids or frozenset()) & by_id.keys())
         covered.update(ids)
         if ids:
             by_row_id = manifest.uses_stable_row_ids and holds_row_ids(entry)
             moves = None if by_row_id or reuse is None else _moves(files, reuse)
-            rows = SearchedRows(files, [by_id[number] for number in ids], prefilter, moves, by_row_id=by_row_id)
-            k = nearest.k * (nearest.refine_factor or 1)
-            segment.search(nearest.queries, nearest.probes, k, top, rows.locate)
+            mine = [by_id[number] for number in ids]
+            make = partial(_locator, files, mine, moves, by_row_id=by_row_id)
+            if prefilter is not None:
+                places = RowPlaces(_matching(files, mine, prefilter, make()), is_kept=False)
+            elif len(fragments) < len(manifest.fragments):
+                places = RowPlaces(make(), is_kept=False)
+            else:
+                places = segment.kept_for(manifest, lambda make=make: RowPlaces(make(), is_kept=True))
+            segment.search(nearest.queries, nearest.probes, nearest.k * (factor or 1), top, places)
     uncovered = [fragment for fragment in fragments if fragment.id not in covered]
-    return IndexedRows(metric=segments[0][1].model.metric, rows=top.finish(), uncovered=uncovered)
+    return IndexedRows(metric=segments[0][1].model.metric, rows=top.finish(), is_exact=is_exact, uncovered=uncovered)
 
 
 def _moves(files: OpenFiles, reuse: IndexMetadata) -> LaterMoves:
@@ -143,65 +154,35 @@ def _moves(files: OpenFiles, reuse: IndexMetadata) -> LaterMoves:
     return moves
 
 
-class SearchedRows:
-    """The rows of some fragments that a segment's entries may stand for.
+def _locator(
+    files: OpenFiles, fragments: Sequence[Fragment], moves: LaterMoves | None, *, by_row_id: bool
+) -> Callable[[Int64s], Int64s]:
+    """Return a function that finds the live rows of a segment's entries in some fragments; -1 for all others."""
+    locate = row_places(files, fragments, by_row_id=by_row_id)
+    return locate if moves is None else lambda rows: locate(moves(rows))
+
+
+def _matching(
+    files: OpenFiles, fragments: Sequence[Fragment], prefilter: ScanPlan, locate: Callable[[Int64s], Int64s]
+) -> Callable[[Int64s], Int64s]:
+    """Return a function that finds rows as another one does, but only those that match a filter.
 
     Args:
         files: The dataset's open files.
         fragments: The fragments, by ascending id.
-        prefilter: Plan of the rows to search; None for all.
-        moves: What tells where rows are now; None if they did not move.
-        by_row_id: Entries are stable row ids, not addresses.
+        prefilter: The filter.
+        locate: Finds live rows.
     """
+    ids = np.array([fragment.id for fragment in fragments], np.int64)
+    positions = RowPositions(ids, np.array([fragment.physical_rows for fragment in fragments], np.int64))
+    starts = dict(zip(ids.tolist(), positions.starts.tolist(), strict=True))
+    mask = np.zeros(positions.total, np.bool_)
+    for reader, offsets in matching_by_fragment(files, fragments, prefilter):
+        mask[starts[reader.fragment.id] + offsets] = True
 
-    def __init__(
-        self,
-        files: OpenFiles,
-        fragments: Sequence[Fragment],
-        prefilter: ScanPlan | None,
-        moves: LaterMoves | None,
-        *,
-        by_row_id: bool,
-    ) -> None:
-        self._moves = moves
-        self._positions = RowPositions(
-            np.array([fragment.id for fragment in fragments], np.int64),
-            np.array([fragment.physical_rows for fragment in fragments], np.int64),
-        )
-        self._is_searched = _searched(files, fragments, prefilter, self._positions)
-        readers = [FragmentReader(files, fragment) for fragment in fragments] if by_row_id else []
-        self._address_of = addresses_of_ids(readers) if by_row_id else None
+    def matching(rows: Int64s) -> Int64s:
+        addresses = locate(rows)
+        slots = positions.of(addresses)
+        return np.where((slots >= 0) & mask[slots], addresses, -1)
 
-    def locate(self, rows: Int64s) -> Int64s:
-        """Return the address of each row; -1 for rows that are not searched."""
-        if self._address_of is not None:
-            rows = self._address_of(rows)
-        if self._moves is not None:
-            rows = self._moves(rows)
-        positions = self._positions.of(rows)
-        is_there = positions >= 0
-        if self._is_searched is not None:
-            inside = np.flatnonzero(is_there)
-            is_there[inside] = self._is_searched[positions[inside]]
-        return rows if is_there.all() else np.where(is_there, rows, -1)
-
-
-def _searched(
-    files: OpenFiles, fragments: Sequence[Fragment], prefilter: ScanPlan | None, positions: RowPositions
-) -> np.ndarray | None:
-    """Return a mask of the rows of all fragments together; None if all are searched."""
-    first_rows: Mapping[int, int] = dict(
-        zip((fragment.id for fragment in fragments), positions.starts.tolist(), strict=True)
-    )
-    if prefilter is not None:
-        mask = np.zeros(positions.total, np.bool_)
-        for reader, offsets in matching_by_fragment(files, fragments, prefilter):
-            mask[first_rows[reader.fragment.id] + offsets] = True
-        return mask
-    if all(fragment.deletion_file is None for fragment in fragments):
-        return None
-    mask = np.ones(positions.total, np.bool_)
-    for fragment in fragments:
-        if fragment.deletion_file is not None:
-            mask[first_rows[fragment.id] + FragmentReader(files, fragment).deleted] = False
-    return mask
+    return matching

@@ -71,6 +71,7 @@ class NearestRanking:
                 rest = indexed.uncovered
                 # Rows that are compared exactly must not be ranked beside distances of codes.
                 is_refined = nearest.refine_factor is not None or (bool(rest) and not nearest.only_index)
+                is_refined = is_refined and not indexed.is_exact
                 self._add(top, files, indexed.rows, nearest, is_refined=is_refined)
         if rest and not nearest.only_index:
             search_rows(files, rest, nearest, self.prefilter, top)

@@ -9,16 +9,24 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lance_core.format.vector_index import FLAT_COLUMN, PQ_COLUMN, SQ_COLUMN, SQ_LEVELS
-from lance_core.index.vector.distances import DOT, computable, squared_norms
-from lance_core.index.vector.top_rows import ExactSearch
+from lance_core.index.vector.comparisons import (
+    FlatComparison,
+    OpenedPartition,
+    compare_bits,
+    compare_entries,
+    compare_levels,
+    entry_terms,
+    flat_terms,
+)
+from lance_core.index.vector.distances import COSINE, DOT, HAMMING, computable, squared_norms
 
 if TYPE_CHECKING:
+    from lance_core.index.vector.comparisons import Comparison
     from lance_core.index.vector.distances import Int64s, Vectors
-    from lance_core.index.vector.top_rows import TopRows
 
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 Block: TypeAlias = "npt.NDArray[Any]"
-"""Codes of a partition, as they are searched."""
+"""Codes of vectors, one row for each."""
 
 
 class Codes(Protocol):
@@ -29,27 +37,21 @@ class Codes(Protocol):
         """Column of the codes."""
         ...
 
-    def block(self, values: Any) -> Block:
-        """Return the codes of a whole partition, for `search`; `values` are the column's."""
+    @property
+    def is_exact(self) -> bool:
+        """True if distances are those of the vectors."""
         ...
 
-    def chosen(self, block: Block, rows: Int64s) -> Block:
-        """Return the codes of some rows of a block."""
+    def opened(self, values: Any, centroid: Vectors) -> OpenedPartition:
+        """Return a whole partition, ready to be compared; ``values`` are the column's."""
         ...
 
-    def search(
-        self, queries: Vectors, numbers: Int64s, centroid: Vectors, block: Block, rows: Int64s, *, top: TopRows
-    ) -> None:
-        """Compare queries with the vectors of a partition.
+    def compared(self, queries: Vectors) -> Comparison:
+        """Return a comparison with queries, shape (n, dimensions); with cosine of length one."""
+        ...
 
-        Args:
-            queries: Shape (n, dimensions); with cosine of length one.
-            numbers: Shape (n,), their numbers in ``top``.
-            centroid: Centroid of the partition.
-            block: Codes of its rows.
-            rows: Numbers of its rows.
-            top: Where the nearest rows are kept.
-        """
+    def vectors(self, opened: OpenedPartition, rows: Int64s) -> Vectors:
+        """Return the vectors of some rows; of no dimensions where the keys of a comparison are distances."""
         ...
 
     def encode(self, vectors: Vectors, centroids: Vectors) -> Block:
@@ -94,20 +96,26 @@ class FlatCodes:
         self.field = pa.field(FLAT_COLUMN, pa.list_(item, size), nullable=False)
         self._metric = metric
 
-    def block(self, values: Any) -> Block:
+    @property
+    def is_exact(self) -> bool:
+        """True but for cosine: vectors of length one are stored then, which are rounded."""
+        return self._metric != COSINE
+
+    def opened(self, values: Any, centroid: Vectors) -> OpenedPartition:
         """Return the vectors."""
-        return _fixed(values)
-
-    def chosen(self, block: Block, rows: Int64s) -> Block:
-        """Return some vectors."""
-        return block[rows]
-
-    def search(
-        self, queries: Vectors, numbers: Int64s, centroid: Vectors, block: Block, rows: Int64s, *, top: TopRows
-    ) -> None:
-        """Compare queries with vectors."""
         del centroid
-        ExactSearch(queries.astype(block.dtype, copy=False), self._metric, top, numbers).add(block, rows)
+        vectors = _fixed(values)
+        return OpenedPartition(codes=vectors) if self._metric == HAMMING else flat_terms(vectors, self._metric)
+
+    def compared(self, queries: Vectors) -> Comparison:
+        """Return a comparison of vectors, or bits."""
+        if self._metric == HAMMING:
+            return compare_bits(queries)
+        return FlatComparison(queries.astype(self.field.type.value_type.to_pandas_dtype(), copy=False), self._metric)
+
+    def vectors(self, opened: OpenedPartition, rows: Int64s) -> Vectors:
+        """Return some vectors; none of bits."""
+        return opened.codes[rows, :0] if self._metric == HAMMING else opened.codes[rows]
 
     def encode(self, vectors: Vectors, centroids: Vectors) -> Block:
         """Return the vectors."""
@@ -135,7 +143,6 @@ class ProductCodes:
     def __init__(self, codebook: Vectors, metric: str, *, is_transposed: bool = True) -> None:
         self.codebook = codebook
         self._book = computable(codebook).astype(np.float64)
-        self._norms = np.einsum("mjd,mjd->mj", self._book, self._book)
         self._metric = metric
         self._is_transposed = is_transposed
         self.num_parts, entries, self._part_size = codebook.shape
@@ -143,41 +150,32 @@ class ProductCodes:
         self._num_bytes = self.num_parts * self.num_bits // 8
         self.field = pa.field(PQ_COLUMN, pa.list_(pa.uint8(), self._num_bytes))
 
-    def block(self, values: Any) -> Block:
+    @property
+    def is_exact(self) -> bool:
+        """False: entries stand for vectors."""
+        return False
+
+    def opened(self, values: Any, centroid: Vectors) -> OpenedPartition:
         """Return the numbers of entries, shape (parts, rows)."""
         stored = _fixed(values)
         stored = stored.reshape(self._num_bytes, len(stored)) if self._is_transposed else stored.T
         if self.num_bits == 8:
-            return np.ascontiguousarray(stored)
-        halves = np.empty((self.num_parts, stored.shape[1]), np.uint8)
-        halves[0::2], halves[1::2] = stored & 15, stored >> 4
-        return halves
-
-    def chosen(self, block: Block, rows: Int64s) -> Block:
-        """Return the numbers of some rows."""
-        return block[:, rows]
-
-    def search(
-        self, queries: Vectors, numbers: Int64s, centroid: Vectors, block: Block, rows: Int64s, *, top: TopRows
-    ) -> None:
-        """Add up distances of parts, from one table for each query."""
-        residuals = queries if self._metric == DOT else queries - centroid  # of half floats: rounded, as in pylance
-        tables = self._tables(residuals.astype(np.float64))
-        for number, table in zip(numbers.tolist(), tables, strict=True):
-            totals = table[0].take(block[0])
-            for part in range(1, self.num_parts):
-                totals += table[part].take(block[part])
-            distances = 1 - totals if self._metric == DOT else totals
-            top.add_for(number, distances, rows)
-
-    def _tables(self, queries: Vectors) -> npt.NDArray[np.float32]:
-        """Return the products, or squared distances, of the parts of queries and all entries."""
-        parts = queries.reshape(len(queries), self.num_parts, self._part_size)
-        products = np.matmul(parts.transpose(1, 0, 2), self._book.transpose(0, 2, 1)).transpose(1, 0, 2)
+            codes = np.ascontiguousarray(stored)
+        else:
+            codes = np.empty((self.num_parts, stored.shape[1]), np.uint8)
+            codes[0::2], codes[1::2] = stored & 15, stored >> 4
         if self._metric == DOT:
-            return products.astype(np.float32)
-        squares = np.einsum("qmd,qmd->qm", parts, parts)
-        return (squares[:, :, None] + self._norms[None] - 2 * products).astype(np.float32)
+            return OpenedPartition(codes=codes)
+        return OpenedPartition(codes=codes, terms=entry_terms(codes, self._book, centroid))
+
+    def compared(self, queries: Vectors) -> Comparison:
+        """Return a comparison of entries."""
+        return compare_entries(queries, self._book, self._metric)
+
+    def vectors(self, opened: OpenedPartition, rows: Int64s) -> Vectors:
+        """Return vectors of no dimensions."""
+        del opened
+        return np.empty((len(rows), 0))
 
     def encode(self, vectors: Vectors, centroids: Vectors) -> Block:
         """Return the bytes of each vector, shape (n, bytes)."""
@@ -217,30 +215,25 @@ class ScalarCodes:
         self._metric = metric
         self._step = (end - start) / SQ_LEVELS
 
-    def block(self, values: Any) -> Block:
+    @property
+    def is_exact(self) -> bool:
+        """False: levels stand for items."""
+        return False
+
+    def opened(self, values: Any, centroid: Vectors) -> OpenedPartition:
         """Return the levels."""
-        return _fixed(values)
+        del centroid
+        levels = _fixed(values)
+        return OpenedPartition(codes=levels, terms=squared_norms(levels.astype(np.float32)))
 
-    def chosen(self, block: Block, rows: Int64s) -> Block:
-        """Return the levels of some rows."""
-        return block[rows]
+    def compared(self, queries: Vectors) -> Comparison:
+        """Return a comparison of levels; with dot the queries are not quantized."""
+        return compare_levels(queries, self.encode(queries, queries), self._metric, self.start, self._step)
 
-    def search(
-        self, queries: Vectors, numbers: Int64s, centroid: Vectors, block: Block, rows: Int64s, *, top: TopRows
-    ) -> None:
-        """Compare levels; with dot the query is not quantized."""
-        levels = block.astype(np.float32)
-        if self._metric == DOT:
-            factors = queries.astype(np.float32)
-            offsets = queries.astype(np.float64).sum(axis=1) * self.start
-            distances = 1 - (offsets[None] + self._step * (levels @ factors.T).astype(np.float64))
-        else:
-            factors = self.encode(queries, centroid).astype(np.float32)
-            products = (levels @ factors.T).astype(np.float64)
-            distances = squared_norms(levels)[:, None] + squared_norms(factors)[None] - 2 * products
-            distances = np.maximum(distances, 0) * self._step**2
-        for number, column in zip(numbers.tolist(), distances.T, strict=True):
-            top.add_for(number, column, rows)
+    def vectors(self, opened: OpenedPartition, rows: Int64s) -> Vectors:
+        """Return vectors of no dimensions."""
+        del opened
+        return np.empty((len(rows), 0))
 
     def encode(self, vectors: Vectors, centroids: Vectors) -> Block:
         """Return the levels."""

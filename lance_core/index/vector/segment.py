@@ -5,9 +5,9 @@ Graphs (HNSW) are not walked: they lead to rows of a partition, all of which are
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from threading import Lock
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -26,8 +26,10 @@ from lance_core.format.vector_index import (
     decode_tensor,
 )
 from lance_core.frozen import frozen
+from lance_core.index.cache import BoundedCache
 from lance_core.index.files import read_columns
 from lance_core.index.protocol import MODEL
+from lance_core.index.vector.candidates import CandidateRows, Candidates
 from lance_core.index.vector.codes import FlatCodes, ProductCodes, ScalarCodes
 from lance_core.index.vector.distances import COSINE, HAMMING, L2, all_distances, normalized, pair_distances
 
@@ -39,13 +41,13 @@ if TYPE_CHECKING:
     from lance_core.index.answer import RowAnswer
     from lance_core.index.column import IndexedColumn
     from lance_core.index.files import SegmentFiles
-    from lance_core.index.vector.codes import Block, Codes
-    from lance_core.index.vector.distances import Int64s, Vectors
+    from lance_core.index.vector.codes import Codes
+    from lance_core.index.vector.comparisons import Comparison, OpenedPartition
+    from lance_core.index.vector.distances import Doubles, Int64s, Vectors
     from lance_core.index.vector.top_rows import TopRows
     from lance_core.sql.pruning import Question
 
-_CACHED_BYTES = 256 << 20
-"""Bytes of partitions that a segment keeps in memory."""
+_T = TypeVar("_T")
 
 _ENOUGH = 5
 """Without a number of partitions, more are searched until so many times as many rows as wanted were compared."""
@@ -102,9 +104,8 @@ class VectorSegment:
         self._files = files
         self._column = column
         self._content: _Opened | None = None
-        self._blocks: OrderedDict[int, tuple[Int64s, Block]] = OrderedDict()
-        self._num_bytes = 0
-        self._lock = Lock()
+        self._cache: BoundedCache[int, tuple[Int64s, OpenedPartition]] = BoundedCache()
+        self._kept: tuple[object, Any] | None = None
 
     @property
     def path(self) -> str:
@@ -149,9 +150,7 @@ class VectorSegment:
 
     # -------------------------------------------------------------------------------------------------------- search
 
-    def search(
-        self, queries: Vectors, probes: Probes, k: int, top: TopRows, locate: Callable[[Int64s], Int64s | None]
-    ) -> None:
+    def search(self, queries: Vectors, probes: Probes, k: int, top: TopRows, places: RowPlaces) -> None:
         """Find the nearest rows.
 
         Args:
@@ -159,8 +158,7 @@ class VectorSegment:
             probes: Partitions to search.
             k: Rows that are wanted for each query.
             top: Where the nearest rows are kept; its queries have the numbers of these.
-            locate: Returns the address of each row number, -1 for rows that are not searched; None if the numbers are
-                the addresses of rows that all are.
+            places: Where rows are.
 
         Raises:
             CorruptDataError: A file is damaged.
@@ -173,67 +171,52 @@ class VectorSegment:
         most = total if probes.maximum is None else min(probes.maximum, total)
         # A tiny step below, lest a power that is whole is rounded up.
         first = min(max(int(np.ceil(total**probes.effort - 1e-9)), probes.minimum), most) if total else 0
-        compared = np.zeros(len(queries), np.int64)
-        self._search_partitions(queries, order[:, :first], top, locate, compared)
+        search = _PartitionSearch(self, model.codes.compared(queries), top, places)
+        search.add(order[:, : min(first, 1)])  # bounds from the nearest partition spare most rows of the others
+        search.add(order[:, min(first, 1) : first])
         for at in range(first, most):
-            lacking = np.flatnonzero(compared < _ENOUGH * k)
+            lacking = np.flatnonzero(search.num_compared < _ENOUGH * k)
             if not len(lacking):
-                return
+                break
             column = np.full((len(queries), 1), -1)
             column[lacking, 0] = order[lacking, at]
-            self._search_partitions(queries, column, top, locate, compared)
+            search.add(column)
+        search.finish()
+
+    @cached_property
+    def _centroids(self) -> Doubles:
+        """Centroids in double precision."""
+        return self.model.centroids.astype(np.float64)
 
     def _ranked(self, queries: Vectors) -> Int64s:
         """Return the partitions of each query, the nearest first; shape (queries, partitions)."""
-        centroids, metric = self.model.centroids, self.model.metric
+        metric = self.model.metric
         if metric == HAMMING:
+            centroids = self.model.centroids
             distances = np.stack([pair_distances(query[None], centroids, HAMMING) for query in queries])
         else:
-            distances = all_distances(queries, centroids, L2 if metric == COSINE else metric)
+            distances = all_distances(queries, self._centroids, L2 if metric == COSINE else metric)
         return np.argsort(distances, axis=1, kind="stable")
 
-    def _search_partitions(
-        self,
-        queries: Vectors,
-        chosen: Int64s,
-        top: TopRows,
-        locate: Callable[[Int64s], Int64s | None],
-        compared: Int64s,
-    ) -> None:
-        """Search partitions for the queries that chose them; -1 is none."""
-        model = self.model
-        asking, _ = np.nonzero(chosen >= 0)
-        flat = chosen[chosen >= 0]
-        order = np.argsort(flat, kind="stable")
-        numbers, starts = np.unique(flat[order], return_index=True)
-        for number, members in zip(numbers.tolist(), np.split(asking[order], starts[1:]), strict=True):
-            rows, block = self._partition(number)
-            addresses = locate(rows)
-            if addresses is not None:
-                keep = np.flatnonzero(addresses >= 0)
-                rows, block = _searched_rows(model.codes, addresses, block, keep)
-            compared[members] += len(rows)
-            if len(rows):
-                model.codes.search(queries[members], members, model.centroids[number], block, rows, top=top)
+    def partition(self, number: int) -> tuple[Int64s, OpenedPartition]:
+        """Return the row numbers and codes of a partition; those used last are kept.
 
-    def _partition(self, number: int) -> tuple[Int64s, Block]:
-        """Read the rows and codes of a partition; those used last are kept."""
-        with self._lock:
-            cached = self._blocks.get(number)
-            if cached is not None:
-                self._blocks.move_to_end(number)
-                return cached
-        ids, values = self.read(number)
-        made = (ids, self.model.codes.block(values))
-        num_bytes = ids.nbytes + made[1].nbytes
-        with self._lock:
-            if number not in self._blocks and num_bytes <= _CACHED_BYTES:
-                self._blocks[number] = made
-                self._num_bytes += num_bytes
-                while self._num_bytes > _CACHED_BYTES:
-                    _, (old_ids, old_block) = self._blocks.popitem(last=False)
-                    self._num_bytes -= old_ids.nbytes + old_block.nbytes
-        return made
+        Raises:
+            CorruptDataError: The file is damaged.
+        """
+        cached = self._cache.get(number)
+        if cached is None:
+            rows, values = self.read(number)
+            cached = rows, self.model.codes.opened(values, self.model.centroids[number])
+            self._cache.put(number, cached, rows.nbytes + cached[1].num_bytes)
+        return cached
+
+    def kept_for(self, owner: object, make: Callable[[], _T]) -> _T:
+        """Return what was made for an object; it is forgotten when another one asks."""
+        kept = self._kept
+        if kept is None or kept[0] is not owner:
+            kept = self._kept = owner, make()
+        return kept[1]
 
     def read(self, number: int) -> tuple[Int64s, Any]:
         """Read the row numbers and the column of codes of a partition.
@@ -318,8 +301,84 @@ class VectorSegment:
             raise CorruptDataError("the vector index does not fit its column, or contradicts itself", path=self.path)
 
 
-def _searched_rows(codes: Codes, addresses: Int64s, block: Block, keep: Int64s) -> tuple[Int64s, Block]:
-    """Return the rows of a partition that are searched."""
-    if len(keep) == len(addresses):
-        return addresses, block
-    return addresses[keep], codes.chosen(block, keep)
+class RowPlaces:
+    """Finds the rows of partitions.
+
+    Args:
+        locate: Returns the address of each row number; -1 for rows that are not searched.
+        is_kept: Remember the addresses of partitions.
+    """
+
+    def __init__(self, locate: Callable[[Int64s], Int64s], *, is_kept: bool) -> None:
+        self._locate = locate
+        self._cache: BoundedCache[int, tuple[Int64s, Int64s]] | None = BoundedCache() if is_kept else None
+
+    def of(self, number: int, rows: Int64s) -> tuple[Int64s, Int64s]:
+        """Return the addresses of the rows of a partition, and the places of those that are not searched."""
+        cached = None if self._cache is None else self._cache.get(number)
+        if cached is None:
+            addresses = self._locate(rows)
+            cached = addresses, np.flatnonzero(addresses < 0)
+            if self._cache is not None:
+                self._cache.put(number, cached, sum(array.nbytes for array in cached))
+        return cached
+
+
+class _PartitionSearch:
+    """Compares queries with partitions of a segment.
+
+    Args:
+        segment: The segment.
+        comparison: The queries.
+        top: Where the nearest rows are kept.
+        places: Where rows are.
+    """
+
+    def __init__(self, segment: VectorSegment, comparison: Comparison, top: TopRows, places: RowPlaces) -> None:
+        self._segment = segment
+        self._comparison = comparison
+        self._top = top
+        self._places = places
+        self._candidates = Candidates(len(top.bounds), top.k if top.lower == -np.inf else None)
+        self.num_compared = np.zeros(len(top.bounds), np.int64)
+        """Shape (queries,): rows that each query was compared with."""
+
+    def add(self, chosen: Int64s) -> None:
+        """Search partitions, shape (queries, partitions), for the queries that chose them; -1 is none."""
+        asking, _ = np.nonzero(chosen >= 0)
+        flat = chosen[chosen >= 0]
+        order = np.argsort(flat, kind="stable")
+        numbers, starts = np.unique(flat[order], return_index=True)
+        bounds = pairwise([*starts.tolist(), len(flat)])
+        for number, (start, end) in zip(numbers.tolist(), bounds, strict=True):
+            self._compare(number, asking[order[start:end]])
+
+    def _compare(self, number: int, members: Int64s) -> None:
+        model = self._segment.model
+        rows, opened = self._segment.partition(number)
+        addresses, gone = self._places.of(number, rows)
+        if len(gone) == len(rows):
+            return
+        self.num_compared[members] += len(rows) - len(gone)
+        keys = self._comparison.keys(members, model.centroids[number], opened)
+        keys[:, gone] = np.inf
+        margins = self._comparison.margins(members, opened)
+        at, near = self._candidates.near(members, keys, margins)
+        if len(gone):
+            is_searched = addresses[near] >= 0
+            at, near = at[is_searched], near[is_searched]
+        self._candidates.add(
+            CandidateRows(
+                queries=members[at],
+                keys=keys[at, near].astype(np.float64),
+                margins=margins[at],
+                rows=addresses[near],
+                vectors=model.codes.vectors(opened, near),
+            )
+        )
+
+    def finish(self) -> None:
+        """Hand on the nearest rows."""
+        found = self._candidates.finish()
+        if found is not None:
+            self._top.add(found.queries, self._comparison.distances(found), found.rows)

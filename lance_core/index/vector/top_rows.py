@@ -12,6 +12,7 @@ from lance_core.index.vector.distances import (
     L2,
     computable,
     pair_distances,
+    products,
     squared_norms,
 )
 
@@ -155,7 +156,7 @@ class ExactSearch:
                 block, norms, rows, vectors = block[~is_nan], norms[~is_nan], rows[~is_nan], vectors[~is_nan]
             if not len(rows):
                 return
-            scores = block @ self._factors.T
+            scores = products(block, self._factors)
             if self._metric == L2:
                 scores -= 0.5 * norms[:, None]
             elif self._metric == COSINE:
