@@ -52,7 +52,7 @@ def test_numbers_of_any_width_are_packed_and_unpacked(bits):
     numbers = np.random.default_rng(bits).integers(0, 1 << bits, (3, 128), np.uint64).astype(np.uint32)
     packed = pack(numbers, bits)
     assert packed.shape == (3, 16 * bits)
-    assert (unpack(packed, bits).T == numbers).all()
+    assert (numbers == unpack(packed, bits).T).all()
 
 
 def test_packed_numbers_lie_in_four_lanes():
