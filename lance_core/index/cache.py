@@ -1,4 +1,4 @@
-"""What is decoded of the files of a segment, bounded by its bytes: what was used last stays."""
+"""A cache of what was decoded from files of a segment, bounded by its bytes."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ class BoundedCache(Generic[_K, _V]):
     def get(self, key: _K) -> _V | None:
         """Return the value of a key; None if it is not there."""
         with self._lock:
-            kept = self._values.get(key)
-            if kept is None:
+            cached = self._values.get(key)
+            if cached is None:
                 return None
             self._values.move_to_end(key)
-            return kept[0]
+            return cached[0]
 
     def put(self, key: _K, value: _V, num_bytes: int) -> None:
         """Keep a value, in place of another one of the same key.

@@ -64,9 +64,9 @@ class InvertedSegment:
     def partitions(self) -> list[Partition]:
         """Its partitions."""
         layout = self.layout
-        kept: BoundedCache[tuple[int, str], WordPostings] = BoundedCache()
+        cached: BoundedCache[tuple[int, str], WordPostings] = BoundedCache()
         return [
-            Partition(self._files, number, kept, has_transducer=layout.has_transducer) for number in layout.partitions
+            Partition(self._files, number, cached, has_transducer=layout.has_transducer) for number in layout.partitions
         ]
 
     @property

@@ -56,7 +56,7 @@ class Partition:
     Args:
         files: Files of the segment.
         number: Number of the partition.
-        kept: Postings of the segment's words that were used last, by partition and word.
+        cached: Postings of the segment's words that were used last, by partition and word.
         has_transducer: Words are a transducer; else they are columns.
     """
 
@@ -64,13 +64,13 @@ class Partition:
         self,
         files: SegmentFiles,
         number: int,
-        kept: BoundedCache[tuple[int, str], WordPostings],
+        cached: BoundedCache[tuple[int, str], WordPostings],
         *,
         has_transducer: bool,
     ) -> None:
         self._files = files
         self._number = number
-        self._kept = kept
+        self._cached = cached
         self._tokens_file, self._docs_file, self._postings_file = file_names(number)
         self._has_transducer = has_transducer
         self._norms: tuple[float, Float32s] | None = None
@@ -112,10 +112,10 @@ class Partition:
 
     def norms(self, corpus: Corpus) -> Float32s:
         """Return `Corpus.norms` of all documents; those of the last corpus are kept."""
-        kept = self._norms
-        if kept is None or kept[0] != corpus.average:
-            kept = self._norms = corpus.average, corpus.norms(self.lengths)
-        return kept[1]
+        cached = self._norms
+        if cached is None or cached[0] != corpus.average:
+            cached = self._norms = corpus.average, corpus.norms(self.lengths)
+        return cached[1]
 
     @cached_property
     def num_words(self) -> int:
@@ -132,14 +132,14 @@ class Partition:
             )
         return reader
 
-    def postings(self, words: Iterable[str]) -> dict[str, WordPostings]:
+    def postings(self, terms: Iterable[str]) -> dict[str, WordPostings]:
         """Return the postings of words, of those that the partition has; they are kept.
 
         Raises:
             CorruptDataError: They are damaged.
         """
-        distinct = list(dict.fromkeys(words))
-        result = {word: self._kept.get((self._number, word)) for word in distinct}
+        distinct = list(dict.fromkeys(terms))
+        result = {word: self._cached.get((self._number, word)) for word in distinct}
         missing = [word for word in distinct if result[word] is None]
         numbered = [(word, number) for word in missing if (number := self.tokens.get(word)) is not None]
         if numbered:
@@ -155,7 +155,7 @@ class Partition:
             # A part of an array would keep the whole in memory.
             documents, frequencies = every.documents[start:end].copy(), every.frequencies[start:end].copy()
             result[word] = WordPostings(documents, frequencies, partial(self.positions, number, frequencies))
-            self._kept.put((self._number, word), result[word], result[word].num_bytes)
+            self._cached.put((self._number, word), result[word], result[word].num_bytes)
         return result
 
     def positions(self, number: int, frequencies: UInt32s, chosen: Int64s) -> tuple[Int64s, Int64s]:

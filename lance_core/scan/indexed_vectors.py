@@ -20,7 +20,7 @@ from lance_core.index.files import SegmentFiles
 from lance_core.index.moved import load_later_moves
 from lance_core.index.row_moves import RowPositions
 from lance_core.index.vector.distances import default_metric
-from lance_core.index.vector.segment import RowPlaces, VectorSegment
+from lance_core.index.vector.segment import RowLocator, VectorSegment
 from lance_core.scan.fragments import matching_by_fragment
 from lance_core.scan.indexed import naming_index, row_places
 
@@ -137,12 +137,12 @@ def _search(
             mine = [by_id[number] for number in ids]
             make = partial(_locator, files, mine, moves, by_row_id=by_row_id)
             if prefilter is not None:
-                places = RowPlaces(_matching(files, mine, prefilter, make()), is_kept=False)
+                locator = RowLocator(_matching(files, mine, prefilter, make()), is_kept=False)
             elif len(fragments) < len(manifest.fragments):
-                places = RowPlaces(make(), is_kept=False)
+                locator = RowLocator(make(), is_kept=False)
             else:
-                places = segment.kept_for(manifest, lambda make=make: RowPlaces(make(), is_kept=True))
-            segment.search(nearest.queries, nearest.probes, nearest.k * (factor or 1), top, places)
+                locator = segment.kept_for(manifest, lambda make=make: RowLocator(make(), is_kept=True))
+            segment.search(nearest.queries, nearest.probes, nearest.k * (factor or 1), top, locator)
     uncovered = [fragment for fragment in fragments if fragment.id not in covered]
     return IndexedRows(metric=segments[0][1].model.metric, rows=top.finish(), is_exact=is_exact, uncovered=uncovered)
 

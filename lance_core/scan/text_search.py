@@ -310,7 +310,7 @@ class _ColumnSearch:
         """Search the rows that segments cover; also returns their statistics and the documents of each word."""
         partitions = [partition for segment in self._segments for partition in segment.partitions]
         wanted = search.within([partition.tokens.near for partition in partitions] if search.is_fuzzy else [])
-        looked_up = [partition.postings(wanted.words) for partition in partitions]
+        looked_up = [partition.postings(wanted.tokens) for partition in partitions]
         corpus = Corpus(
             num_documents=sum(len(partition.rows) for partition in partitions),
             total_words=sum(partition.total_words for partition in partitions),

@@ -58,12 +58,12 @@ class WordPostings:
         Args:
             norms: `Corpus.norms` of all documents of the partition.
         """
-        kept = self._impacts
-        if kept is None or kept[0] is not norms:
+        cached = self._impacts
+        if cached is None or cached[0] is not norms:
             frequencies = self.frequencies.astype(np.float32)
             total = frequencies + norms[self.documents]
-            kept = self._impacts = norms, np.divide(frequencies, total, dtype=np.float32)
-        return kept[1]
+            cached = self._impacts = norms, np.divide(frequencies, total, dtype=np.float32)
+        return cached[1]
 
 
 @frozen(kw_only=True)
@@ -83,7 +83,7 @@ class Wanted:
     slop: int | None = None
 
     @property
-    def words(self) -> list[str]:
+    def tokens(self) -> list[str]:
         """Words of all groups."""
         return [word for group in self.groups for word in group]
 
@@ -184,13 +184,13 @@ def _scores_of(
     return totals
 
 
-def _common(few: Int64s, many: Int64s) -> tuple[Int64s, Int64s]:
-    """Return the places of common documents in both of two ascending lists."""
-    if not len(many):
-        return many, many
-    at = np.minimum(np.searchsorted(many, few), len(many) - 1)
-    places = np.flatnonzero(many[at] == few)
-    return places, at[places]
+def _common(left: Int64s, right: Int64s) -> tuple[Int64s, Int64s]:
+    """Return the places of common documents in both of two ascending lists; quick if the left one is short."""
+    if not len(right):
+        return right, right
+    at = np.minimum(np.searchsorted(right, left), len(right) - 1)
+    slots = np.flatnonzero(right[at] == left)
+    return slots, at[slots]
 
 
 def _with_all(groups: list[list[Int64s]], num_documents: int) -> Int64s:

@@ -86,7 +86,7 @@ class Candidates:
             margins: Shape (n,).
 
         Returns:
-            Places in ``members`` and in the rows, both of shape (found,).
+            Places in ``members`` and in the rows, both of shape (rows found,).
         """
         limits = self._limits[members]
         k = self._k
@@ -95,17 +95,17 @@ class Candidates:
             self._limits[members] = limits
         bounds = (limits + margins).astype(keys.dtype)
         if len(members) == 1:
-            places = np.flatnonzero(~(keys[0] > bounds[0]))
-            return np.zeros(len(places), np.int64), places
-        at, places = np.nonzero(~(keys > bounds[:, None]))
-        return at, places
+            slots = np.flatnonzero(~(keys[0] > bounds[0]))
+            return np.zeros(len(slots), np.int64), slots
+        at, slots = np.nonzero(~(keys > bounds[:, None]))
+        return at, slots
 
-    def add(self, found: CandidateRows) -> None:
+    def add(self, rows: CandidateRows) -> None:
         """Take rows in."""
-        if not len(found.rows):
+        if not len(rows.rows):
             return
-        self._parts.append(found)
-        self._num_pending += len(found.rows)
+        self._parts.append(rows)
+        self._num_pending += len(rows.rows)
         if self._num_pending > max(_PENDING_ROWS, self._num_kept):
             self._rank()
 

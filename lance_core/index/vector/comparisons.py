@@ -77,7 +77,7 @@ class Comparison(Protocol):
         """Return how far the keys of each query may be off; shape (n,)."""
         ...
 
-    def distances(self, found: CandidateRows) -> Doubles:
+    def distances(self, candidates: CandidateRows) -> Doubles:
         """Return the distances of rows, from their keys or vectors."""
         ...
 
@@ -115,9 +115,9 @@ class FlatComparison:
         error = (self._factors.shape[1] + 16) * float(np.finfo(self._factors.dtype).eps)
         return error * (norms if self._metric == COSINE else (norms + opened.longest) ** 2)
 
-    def distances(self, found: CandidateRows) -> Doubles:
+    def distances(self, candidates: CandidateRows) -> Doubles:
         """Return the distances of the vectors."""
-        return pair_distances(self._queries[found.queries], found.vectors, self._metric)
+        return pair_distances(self._queries[candidates.queries], candidates.vectors, self._metric)
 
 
 def flat_terms(vectors: Vectors, metric: str) -> OpenedPartition:
@@ -150,9 +150,9 @@ class CodeComparison:
         del opened
         return np.zeros(len(members))
 
-    def distances(self, found: CandidateRows) -> Doubles:
+    def distances(self, candidates: CandidateRows) -> Doubles:
         """Return the keys."""
-        return found.keys
+        return candidates.keys
 
 
 def compare_bits(queries: Vectors) -> CodeComparison:

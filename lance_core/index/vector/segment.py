@@ -105,7 +105,7 @@ class VectorSegment:
         self._column = column
         self._content: _Opened | None = None
         self._cache: BoundedCache[int, tuple[Int64s, OpenedPartition]] = BoundedCache()
-        self._kept: tuple[object, Any] | None = None
+        self._last_made: tuple[object, Any] | None = None
 
     @property
     def path(self) -> str:
@@ -150,7 +150,7 @@ class VectorSegment:
 
     # -------------------------------------------------------------------------------------------------------- search
 
-    def search(self, queries: Vectors, probes: Probes, k: int, top: TopRows, places: RowPlaces) -> None:
+    def search(self, queries: Vectors, probes: Probes, k: int, top: TopRows, locator: RowLocator) -> None:
         """Find the nearest rows.
 
         Args:
@@ -158,7 +158,7 @@ class VectorSegment:
             probes: Partitions to search.
             k: Rows that are wanted for each query.
             top: Where the nearest rows are kept; its queries have the numbers of these.
-            places: Where rows are.
+            locator: Finds rows.
 
         Raises:
             CorruptDataError: A file is damaged.
@@ -171,7 +171,7 @@ class VectorSegment:
         most = total if probes.maximum is None else min(probes.maximum, total)
         # A tiny step below, lest a power that is whole is rounded up.
         first = min(max(int(np.ceil(total**probes.effort - 1e-9)), probes.minimum), most) if total else 0
-        search = _PartitionSearch(self, model.codes.compared(queries), top, places)
+        search = _PartitionSearch(self, model.codes.compared(queries), top, locator)
         search.add(order[:, : min(first, 1)])  # bounds from the nearest partition spare most rows of the others
         search.add(order[:, min(first, 1) : first])
         for at in range(first, most):
@@ -213,10 +213,10 @@ class VectorSegment:
 
     def kept_for(self, owner: object, make: Callable[[], _T]) -> _T:
         """Return what was made for an object; it is forgotten when another one asks."""
-        kept = self._kept
-        if kept is None or kept[0] is not owner:
-            kept = self._kept = owner, make()
-        return kept[1]
+        cached = self._last_made
+        if cached is None or cached[0] is not owner:
+            cached = self._last_made = owner, make()
+        return cached[1]
 
     def read(self, number: int) -> tuple[Int64s, Any]:
         """Read the row numbers and the column of codes of a partition.
@@ -301,7 +301,7 @@ class VectorSegment:
             raise CorruptDataError("the vector index does not fit its column, or contradicts itself", path=self.path)
 
 
-class RowPlaces:
+class RowLocator:
     """Finds the rows of partitions.
 
     Args:
@@ -331,14 +331,14 @@ class _PartitionSearch:
         segment: The segment.
         comparison: The queries.
         top: Where the nearest rows are kept.
-        places: Where rows are.
+        locator: Finds rows.
     """
 
-    def __init__(self, segment: VectorSegment, comparison: Comparison, top: TopRows, places: RowPlaces) -> None:
+    def __init__(self, segment: VectorSegment, comparison: Comparison, top: TopRows, locator: RowLocator) -> None:
         self._segment = segment
         self._comparison = comparison
         self._top = top
-        self._places = places
+        self._locator = locator
         self._candidates = Candidates(len(top.bounds), top.k if top.lower == -np.inf else None)
         self.num_compared = np.zeros(len(top.bounds), np.int64)
         """Shape (queries,): rows that each query was compared with."""
@@ -356,7 +356,7 @@ class _PartitionSearch:
     def _compare(self, number: int, members: Int64s) -> None:
         model = self._segment.model
         rows, opened = self._segment.partition(number)
-        addresses, gone = self._places.of(number, rows)
+        addresses, gone = self._locator.of(number, rows)
         if len(gone) == len(rows):
             return
         self.num_compared[members] += len(rows) - len(gone)
@@ -379,6 +379,6 @@ class _PartitionSearch:
 
     def finish(self) -> None:
         """Hand on the nearest rows."""
-        found = self._candidates.finish()
-        if found is not None:
-            self._top.add(found.queries, self._comparison.distances(found), found.rows)
+        candidates = self._candidates.finish()
+        if candidates is not None:
+            self._top.add(candidates.queries, self._comparison.distances(candidates), candidates.rows)
