@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from data import DataSet
 
+    from lance_core.encoding.profiles import CompressionProfile
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Engine:
@@ -50,10 +52,20 @@ def _ask_for(asked: dict[str, str], table: pa.Table) -> pa.Table:
     return pa.table(table.columns, schema=pa.schema(fields))
 
 
-def _write_lance_core(version: str, table: pa.Table, path: str, mode: str = "create") -> None:
+def _write_lance_core(
+    version: str,
+    table: pa.Table,
+    path: str,
+    mode: str = "create",
+    *,
+    compression_profile: CompressionProfile | None = None,
+) -> None:
     import lance_core  # noqa: PLC0415 - memory and start of each engine are measured apart
 
-    lance_core.write_dataset(_storable(table, version), path, mode=mode, data_storage_version=version)
+    table = _storable(table, version)
+    lance_core.write_dataset(
+        table, path, mode=mode, data_storage_version=version, compression_profile=compression_profile
+    )
 
 
 def _write_asked(asked: dict[str, str], table: pa.Table, path: str, mode: str = "create") -> None:
@@ -130,6 +142,11 @@ def _asked(codec: str, chunk: int | None = None) -> Engine:
     return replace(_lance_core("2.2"), write=write, append=partial(write, mode="append"))
 
 
+def _by_profile(profile: CompressionProfile) -> Engine:
+    """lance_core with a compression profile."""
+    return replace(_lance_core("2.2"), write=partial(_write_lance_core, "2.2", compression_profile=profile))
+
+
 def _reads(writer: Callable[[str], Engine], reader: Callable[[str], Engine], version: str) -> Engine:
     """One engine reads what another one wrote."""
     theirs, ours = writer(version), reader(version)
@@ -150,7 +167,7 @@ def _open_delta(path: str) -> Any:
 
 ENGINES = {
     **{f"core-{version}": _lance_core(version) for version in ("2.0", "2.1", "2.2")},
-    "core-2.2-lz4": _asked("lz4"),
+    **{f"core-2.2-{profile}": _by_profile(profile) for profile in ("fast", "small")},
     **{f"core-2.2-{codec}-{chunk}": _asked(codec, chunk) for codec in ("zstd", "lz4") for chunk in (4, 8, 16, 32)},
     "core-2.2-fsst": _asked("fsst"),
     "core-2.2-none": _asked("none"),

@@ -15,14 +15,18 @@ from typing import TYPE_CHECKING, Any
 
 from goals import SLACK, table
 from picture import ROWS, bars
-from text_codecs import codecs_text
+from text_codecs import codecs_text, profiles_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 HERE = Path(__file__).parent
 PUBLISHED = HERE / "published"
-README = {HERE.parent / "README.md": ("summary",), HERE / "README.md": ("goals", "codecs")}
+README = {
+    HERE.parent / "README.md": ("summary",),
+    HERE / "README.md": ("goals", "codecs"),
+    HERE.parent / "docs/compression.md": ("profiles",),
+}
 """Files, and which of the parts below each has, one between each pair of marks."""
 PICTURE = "benchmarks/published/bars.svg"
 _MORE = "Each benchmark, and the reasons: [benchmarks/README.md](benchmarks/README.md)."
@@ -118,6 +122,7 @@ PARTS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "summary": summary_text,
     "goals": goals_text,
     "codecs": codecs_text,
+    "profiles": profiles_text,
 }
 
 

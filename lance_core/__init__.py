@@ -7,6 +7,7 @@ from lance_core.blob import Blob, BlobFile, BlobType, blob_array, blob_field
 from lance_core.branches import Branches
 from lance_core.dataset import LanceDataset, dataset
 from lance_core.delta import DatasetDelta
+from lance_core.encoding.profiles import CompressionProfile
 from lance_core.errors import LanceError
 from lance_core.format.fragment import DataFile, DeletionFile
 from lance_core.fragment import FragmentMetadata, LanceFragment
@@ -58,6 +59,7 @@ __all__ = [
     "CompactionOptions",
     "CompactionPlan",
     "CompactionTask",
+    "CompressionProfile",
     "DataFile",
     "DataStatistics",
     "DatasetBasePath",

@@ -49,8 +49,9 @@ class LanceIOManager(dg.ConfigurableIOManager):
     rows of its partition keys, in one atomic commit.
 
     Settings of a write: ``mode``, ``schema_mode``, ``merge_keys`` (or ``primary_key``), ``partition_expr``, ``branch``,
-    ``lance/out_of_partition``, ``lance/uri``. They are looked for in the run (``context.add_output_metadata``), in the
-    run's tags (``lance/mode`` and so on), in the asset's metadata, then here. ``dagster/column_schema`` on the
+    ``lance/out_of_partition``, ``lance/compression_profile`` (when the table is created or overwritten), ``lance/uri``.
+    They are looked for in the run (``context.add_output_metadata``), in the run's tags (``lance/mode`` and so on), in
+    the asset's metadata, then here. ``dagster/column_schema`` on the
     definition gives the columns of an input that has no table yet. Two assets of one IO manager that write one table
     are refused unless both definitions have the metadata ``lance/shared``: true.
 

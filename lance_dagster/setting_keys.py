@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import dagster as dg
 
+from lance_core import CompressionProfile
 from lance_core.errors import InvalidInputError
 from lance_dagster import _compat
 from lance_dagster.metadata import REPORTED_KEYS
@@ -45,6 +46,7 @@ WRITE_SETTINGS = frozenset(
         "partition_expr",
         "branch",
         "out_of_partition",
+        "compression_profile",
         "uri",
         "shared",
     }
@@ -317,6 +319,7 @@ _CHOICES = {
     "mode": get_args(WriteMode),
     "schema_mode": get_args(SchemaMode),
     "out_of_partition": ("error", "drop", "allow"),
+    "compression_profile": get_args(CompressionProfile),
     "read": get_args(ReadMode),
 }
 # A key such as "model" or "tags" is a near miss only if its value would be one of the setting.

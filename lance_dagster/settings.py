@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from lance_core import CompressionProfile
 from lance_core.errors import InvalidInputError
 from lance_core.hints import did_you_mean
 from lance_dagster.handlers.base import OutOfPartition
@@ -79,6 +80,7 @@ class WriteSettings:
         partition_expr: As the user gave it.
         merge_keys: Columns that tell rows apart in mode ``merge``; None for the primary key that the table declares.
         branch: Branch to write to; None for the main branch.
+        compression_profile: Profile of a table that is created or overwritten; None for the one it has.
     """
 
     mode: WriteMode = "overwrite"
@@ -87,6 +89,7 @@ class WriteSettings:
     partition_expr: Any = None
     merge_keys: tuple[str, ...] | None = None
     branch: str | None = None
+    compression_profile: CompressionProfile | None = None
 
     @classmethod
     def of(cls, *sources: Mapping[str, Any], default: WriteSettings, is_partitioned: bool) -> WriteSettings:
@@ -107,6 +110,7 @@ class WriteSettings:
             )
         keys = setting("merge_keys", setting("primary_key", default.merge_keys))
         branch = setting("branch", default.branch)
+        profile = setting("compression_profile", default.compression_profile)
         return cls(
             mode="replace_partitions" if is_partitioned and mode == "overwrite" else mode,
             schema_mode=_choice("schema_mode", setting("schema_mode", default.schema_mode), get_args(SchemaMode)),
@@ -116,6 +120,9 @@ class WriteSettings:
             partition_expr=find_setting("partition_expr", *sources),
             merge_keys=_names("merge_keys", keys),
             branch=str(branch) if branch else None,
+            compression_profile=(
+                None if profile is None else _choice("compression_profile", profile, get_args(CompressionProfile))
+            ),
         )
 
 

@@ -166,6 +166,7 @@ def _request(
         unique_keys=keys if existing is None else None,
         expected=expected,
         out_of_partition=settings.out_of_partition,
+        compression_profile=settings.compression_profile,
         # Of two that commit at once with the same token, the later one gets the version of the other.
         properties=target.properties | ({lance_core.IDEMPOTENCY_KEY: target.token} if operation in _KEEPING else {}),
         token=target.token,

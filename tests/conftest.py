@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import ClassVar
 from urllib.request import Request, urlopen
 
+import hypothesis
 import pytest
 from botocore.session import get_session
 from xdist.scheduler import LoadScopeScheduling
@@ -28,6 +29,10 @@ from lance_core.format.manifest import decode_manifest_file, remember_manifest
 from lance_core.table import publish
 
 pytest.register_assert_rewrite("lance_core.testing.branch_model")
+
+# How long an example takes says how busy the machine is.
+hypothesis.settings.register_profile("any speed", deadline=None)
+hypothesis.settings.load_profile("any speed")
 
 # Processes that tests start would otherwise compile all they import of this project, each for itself.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

@@ -100,7 +100,7 @@ class ColumnWriter:
         with naming(store):
             (made,) = stage_fragments(
                 store,
-                self.fields,
+                replace(self.fields, metadata=self.snapshot.manifest.schema.metadata),  # says how to compress
                 self._batches(fragment),
                 limits=replace(_WITHOUT_LIMIT, groups=self._row_groups(fragment)),
                 data_storage_version=self.data_storage_version,

@@ -6,6 +6,7 @@ Nothing here imports pandas, Polars or pyarrow.dataset: what an object can do de
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ import pyarrow as pa
 
 from lance_core.change.fit_blobs import fit_blobs, takes_blobs
 from lance_core.encoding.arrow_values import as_type, binary_to_json, without_views
+from lance_core.encoding.profiles import PROFILE_KEY, profile_of, with_profile
 from lance_core.errors import CorruptDataError, InvalidInputError, SchemaMismatchError
 from lance_core.format.blobs import is_second_version
 from lance_core.format.schema import JSON, Schema
@@ -179,11 +181,16 @@ def _cast(column: pa.Array, target: pa.DataType) -> pa.Array:
 _RESERVED = ("_rowid", "_rowaddr", "_rowoffset", "_row_created_at_version", "_row_last_updated_at_version")
 
 
-def new_schema(source: pa.Schema) -> Schema:
+def new_schema(source: pa.Schema, *, profile: str | None = None, replaced: Schema | None = None) -> Schema:
     """The schema of a new table for some data.
 
+    Args:
+        source: Schema of the data.
+        profile: Compression profile; if None, that of the data, or else that of the schema that is replaced.
+        replaced: The schema of the table before, if there is one.
+
     Raises:
-        InvalidInputError: No columns, a name that occurs twice or means something else.
+        InvalidInputError: No columns, a name that occurs twice or means something else, or an unknown profile.
         UnsupportedError: A type that Lance cannot hold.
     """
     names = source.names
@@ -193,7 +200,10 @@ def new_schema(source: pa.Schema) -> Schema:
         problems = ["a table needs at least one column"]
     if problems:
         raise InvalidInputError(f"cannot make a table of this data: {'; '.join(problems)}; nothing was written")
-    return Schema.from_arrow(source)
+    schema = Schema.from_arrow(source)
+    if profile is None and replaced is not None and PROFILE_KEY not in schema.metadata:
+        profile = profile_of(replaced.metadata) if PROFILE_KEY in replaced.metadata else None
+    return replace(schema, metadata=with_profile(schema.metadata, profile))
 
 
 def _other_case(name: str, names: Iterable[str]) -> str:

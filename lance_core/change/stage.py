@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from lance_core.change.completion import Completion
 from lance_core.change.ingest import fit_batch, fit_schema, new_schema, read_input, with_missing
+from lance_core.encoding.profiles import check_profile
 from lance_core.file.write.writer import DataFileWriter, check_schema, open_writer
 from lance_core.format.blobs import blob_folder, blobs_for_version
 from lance_core.format.file_version import LEGACY_FILE_VERSION
@@ -74,6 +75,8 @@ def stage_data(
     table: Schema | None,
     limits: FileLimits,
     data_storage_version: str,
+    profile: str | None = None,
+    replaced: Schema | None = None,
     external_blobs: ExternalBlobs | None = None,
     progress: StagingProgress | None = None,
 ) -> tuple[tuple[Fragment, ...], Schema]:
@@ -86,6 +89,8 @@ def stage_data(
         table: Schema of the table; None for a new one, whose schema comes from the data.
         limits: When a file is full.
         data_storage_version: File version.
+        profile: Compression profile; None for that of the table, or of the schema that is replaced.
+        replaced: Schema that a new one replaces.
         external_blobs: Which external blobs are taken; all if None.
         progress: Who is told of files.
 
@@ -98,7 +103,10 @@ def stage_data(
     with naming(store):
         stream = read_input(data, schema)
         if table is None:
-            table = blobs_for_version(new_schema(stream.schema), data_storage_version)
+            table = new_schema(stream.schema, profile=profile, replaced=replaced)
+            table = blobs_for_version(table, data_storage_version)
+        else:
+            check_profile(table.metadata, profile)
         fields, batches = fit_schema(stream.schema, table), stream.batches
         if data_storage_version == LEGACY_FILE_VERSION and len(fields.fields) < len(table.fields):
             fields, batches = table, (with_missing(batch, table) for batch in batches)

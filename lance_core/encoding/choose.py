@@ -54,11 +54,6 @@ _FREE = PageOptions()
 _PACKED_PAYS = {8: 0.76, 16: 0.65, 32: 0.76, 64: 0.76}
 _RUNS_PAY = 0.75
 
-# The same for codecs, tried in this order. zstd is slow to read, but not much slower than 64-bit values packed to many
-# bits, for which it can do most.
-_FIXED_CODECS = {Compression.LZ4: 0.6}
-_LONG_CODECS = {Compression.LZ4: 0.6, Compression.ZSTD: 0.5}
-
 _NOISE = 0.95  # what LZ4 leaves of bytes in which zstd will not find much either
 _PACKED_WELL = 0.25  # of the flat bytes: not worth a look at codecs
 _LONG_BITS = 64
@@ -120,7 +115,7 @@ def _encode_fixed(values: FixedValues, options: PageOptions, max_values: int) ->
     if options.compression == "none":
         return _encode_flat(values, options, max_values)
     if bits not in flat.WORD_BITS:
-        codecs = _FIXED_CODECS if bits > 1 and options.compression is None else {}
+        codecs = options.codecs.fixed if bits > 1 and options.compression is None else {}
         return _maybe_compressed(*_encode_flat(values, options, max_values), flat_bytes, codecs)
     widths = bitpack.inline_widths(values)
     packed_bytes = bitpack.inline_bytes(values, widths)
@@ -128,7 +123,8 @@ def _encode_fixed(values: FixedValues, options: PageOptions, max_values: int) ->
     runs = _encode_runs(values, best * _RUNS_PAY, options, max_values)
     if runs is not None:
         return runs
-    codecs = {} if options.compression is not None else _LONG_CODECS if bits == _LONG_BITS else _FIXED_CODECS
+    allowed = options.codecs.long if bits == _LONG_BITS else options.codecs.fixed
+    codecs = allowed if options.compression is None else {}
     encoding, chunks = _maybe_compressed(*_encode_flat(values, options, max_values), best, codecs)
     if isinstance(encoding, Flat) and packed_bytes <= flat_bytes * _PACKED_PAYS[bits] and max_values >= fastlanes.BLOCK:
         return InlineBitpacking(bits), bitpack.encode_inline(values, widths)

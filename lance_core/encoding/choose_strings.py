@@ -1,8 +1,9 @@
 """Choose the encoding for strings, in mini-block chunks and one by one.
 
-Codecs are judged by samples. LZ4 costs next to nothing to read. zstd finds much more, the more the larger a chunk is,
-while a single value costs as much to read as its whole chunk. FSST reads single values for nothing, but is no smaller
-than zstd and takes two to three times as long to write in numpy; it is written only if the field asks for it.
+Codecs are judged by samples, and the profile says what they must save. LZ4 costs next to nothing to read. zstd finds
+much more, the more the larger a chunk is, while a single value costs as much to read as its whole chunk. FSST reads
+single values for nothing, but is no smaller than zstd and takes two to three times as long to write in numpy; it is
+written only if the field asks for it.
 """
 
 from __future__ import annotations
@@ -23,16 +24,8 @@ if TYPE_CHECKING:
     from lance_core.format.encodings import Encoding
 
 _PLAIN_CHUNK_BYTES = 1 << 14
-_COMPRESSED_CHUNK_BYTES = 1 << 13
-"""Log lines, where that comes to 5 KB. zstd: twice as much leaves 8 % less and takes 9/10 of the time to write and to
-scan, but scattered rows cost 2/5 more. Half as much leaves 14 % more, which is as much as pylance's FSST does, and
-takes half as long again to write. LZ4: twice as much leaves 6 % less and takes 9/10 of the time to write and to scan,
-but scattered rows cost a third more. Half as much leaves 9 % more and costs a fifth more to scan."""
 _MIN_COMPRESSED_BYTES = 1 << 12
 _MIN_ZIPPED_BYTES = 1 << 15
-_LZ4_PAYS = 0.75
-_ZSTD_PAYS = 0.8
-"""zstd must leave at most this part of what LZ4 or nothing leaves."""
 _HIGH_LEVEL = WORDS_LEVEL
 _HIGH_LEVEL_PAYS = 0.97
 """The same for the higher level and the codec's own: texts of few words gain, and are also faster to read."""
@@ -52,8 +45,8 @@ def encode_strings(values: VariableValues, options: PageOptions, max_values: int
     plain = Variable(values.offsets.dtype.itemsize * 8)
     codec, level = options.codec, options.compression_level
     if options.compression is None and int(values.offsets[-1]) >= _MIN_COMPRESSED_BYTES:
-        codec, level = _paying_codec(_sample(values))
-    target = _PLAIN_CHUNK_BYTES if codec is None else _COMPRESSED_CHUNK_BYTES
+        codec, level = _paying_codec(_sample(values), options)
+    target = _PLAIN_CHUNK_BYTES if codec is None else options.fitting(options.codecs.string_chunk_bytes[codec])
     chunks = _chunks(values, target, options, max_values)
     if codec is None:
         return plain, chunks
@@ -68,20 +61,23 @@ def _chunks(values: VariableValues, target: int, options: PageOptions, max_value
     return variable.encode_chunks(values, chunk_counts(len(values), count))
 
 
-def paying_codec(values: VariableValues) -> Compression | None:
-    """The codec that strings should be compressed with in chunks, if any, judged by a sample."""
-    return _paying_codec(_sample(values))[0]
+def is_compressible(values: VariableValues, options: PageOptions) -> bool:
+    """Return whether the profile compresses strings in chunks, judged by a sample."""
+    return _paying_codec(_sample(values), options)[0] is not None
 
 
-def _paying_codec(sample: Chunks) -> tuple[Compression | None, int | None]:
-    """The codec that strings should be compressed with, if any, and its level (None for the codec's own)."""
+def _paying_codec(sample: Chunks, options: PageOptions) -> tuple[Compression | None, int | None]:
+    """Return the codec that strings should be compressed with, if any, and its level (None for the codec's own)."""
     every = len(sample.counts)
-    fast = general.sampled_ratio(Compression.LZ4, sample, every)
-    small = general.sampled_ratio(Compression.ZSTD, sample, every)
-    if small > _ZSTD_PAYS * min(1.0, fast):
-        return (Compression.LZ4 if fast <= _LZ4_PAYS else None), None
+    chosen, best = None, 1.0
+    for codec, limit in options.codecs.strings.items():
+        ratio = general.sampled_ratio(codec, sample, every)
+        if ratio <= best * limit:
+            chosen, best = codec, ratio
+    if chosen is not Compression.ZSTD:
+        return chosen, None
     smaller = general.compress_chunks(Compression.ZSTD, sample, level=_HIGH_LEVEL)
-    pays = len(smaller.buffers[0]) <= _HIGH_LEVEL_PAYS * small * len(sample.buffers[0])
+    pays = len(smaller.buffers[0]) <= _HIGH_LEVEL_PAYS * best * len(sample.buffers[0])
     return Compression.ZSTD, _HIGH_LEVEL if pays else None
 
 
@@ -122,7 +118,7 @@ def encode_zipped(values: VariableValues, options: PageOptions) -> tuple[Encodin
         return (plain, values) if table is None else (Fsst(table, plain), codes)
     # pylance 14.0.2 cannot read LZ4 here, and writes zstd where LZ4 is asked for.
     level = options.compression_level if options.compression == "zstd" else None
-    if options.codec is None and not _pays_one_by_one(values):
+    if options.codec is None and not _pays_one_by_one(values, options.codecs.separate_strings):
         return plain, values
     compressed = general.compress_values(Compression.ZSTD, values, level=level)
     if int(compressed.offsets[-1]) >= int(values.offsets[-1]):
@@ -130,8 +126,10 @@ def encode_zipped(values: VariableValues, options: PageOptions) -> tuple[Encodin
     return General(Compression.ZSTD, plain, level), compressed
 
 
-def _pays_one_by_one(values: VariableValues) -> bool:
-    """Return whether zstd makes single values so much smaller that it should be used; judged by some values."""
+def _pays_one_by_one(values: VariableValues, limit: float | None) -> bool:
+    """Return whether zstd leaves at most this part of single values; judged by some of them."""
+    if limit is None:
+        return False
     sizes: Int64s = np.diff(values.offsets).astype(np.int64)
     filled = np.flatnonzero(sizes)
     if int(sizes.sum()) < _MIN_ZIPPED_BYTES:
@@ -144,4 +142,4 @@ def _pays_one_by_one(values: VariableValues) -> bool:
         sizes=np.minimum(sizes[chosen], _SAMPLE_BYTES)[None, :],
         counts=np.ones(wanted, np.int64),
     )
-    return general.sampled_ratio(Compression.ZSTD, sample, wanted) <= _LZ4_PAYS
+    return general.sampled_ratio(Compression.ZSTD, sample, wanted) <= limit

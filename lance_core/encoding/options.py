@@ -10,6 +10,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from lance_core.encoding import registry
+from lance_core.encoding.profiles import DEFAULT_PROFILE, PROFILES
 from lance_core.errors import InvalidInputError
 from lance_core.format.encodings import Compression
 from lance_core.frozen import frozen
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from lance_core.encoding.leaves import LeafPath
+    from lance_core.encoding.profiles import Codecs, CompressionProfile
     from lance_core.format.schema import Field
 
 PREFIX = "lance-encoding:"
@@ -35,6 +37,7 @@ class PageOptions:
 
     Attributes:
         version: str of the file.
+        profile: What decides where nothing else does.
         compression: "lz4" or "zstd" for what the data's own encoding leaves, the name of a codec of the registry, or
             "none", which stores values as they are.
         compression_level: Level for zstd.
@@ -49,6 +52,7 @@ class PageOptions:
     """
 
     version: str = "2.2"
+    profile: CompressionProfile = DEFAULT_PROFILE
     compression: str | None = None
     compression_level: int | None = None
     rle_threshold: float | None = None
@@ -66,6 +70,16 @@ class PageOptions:
         return self.version != "2.1"
 
     @property
+    def codecs(self) -> Codecs:
+        """The codecs of the profile."""
+        return PROFILES[self.profile]
+
+    @property
+    def asks_nothing(self) -> bool:
+        """True if the field's metadata asks for nothing."""
+        return self == free_options(self.version, self.profile)
+
+    @property
     def codec(self) -> Compression | None:
         """The codec that was asked for, if one was."""
         return None if self.compression is None else CODECS.get(self.compression)
@@ -73,21 +87,26 @@ class PageOptions:
     @property
     def chunk_bytes(self) -> int | None:
         """The bytes that a chunk was asked to aim at, as far as the version allows."""
-        return None if self.minichunk_size is None else min(self.minichunk_size, _MAX_CHUNK_BYTES[self.version])
+        return None if self.minichunk_size is None else self.fitting(self.minichunk_size)
+
+    def fitting(self, chunk_bytes: int) -> int:
+        """Return the bytes that a chunk may aim at, as far as the version allows."""
+        return min(chunk_bytes, _MAX_CHUNK_BYTES[self.version])
 
 
-def page_options(path: LeafPath, version: str) -> PageOptions:
+def page_options(path: LeafPath, version: str, profile: CompressionProfile = DEFAULT_PROFILE) -> PageOptions:
     """The options of one column.
 
     Args:
         path: The leaf that has the column.
         version: str of the file.
+        profile: What decides where the metadata asks for nothing.
 
     Raises:
         InvalidInputError: A value that means nothing; the message names field, key, value and what is allowed.
     """
     if not path.leaf.metadata and not path.fields[0].metadata:
-        return free_options(version)
+        return free_options(version, profile)
     given: dict[str, Any] = {}
     for key, parse in _KEYS.items():
         field = path.fields[0] if key == "structural-encoding" else path.leaf
@@ -98,13 +117,13 @@ def page_options(path: LeafPath, version: str) -> PageOptions:
     if given.get("structural_encoding") == "fullzip" and "fixed_size_list:bool:" in kind:
         # pylance 14.0.2 cannot read them with null items, or of odd length
         raise _refuse(path.fields[0], "structural-encoding", "fullzip", f"miniblock for {kind}")
-    return PageOptions(version=version, **given)
+    return PageOptions(version=version, profile=profile, **given)
 
 
 @cache
-def free_options(version: str) -> PageOptions:
+def free_options(version: str, profile: CompressionProfile = DEFAULT_PROFILE) -> PageOptions:
     """The options of columns for which nothing is asked."""
-    return PageOptions(version=version)
+    return PageOptions(version=version, profile=profile)
 
 
 def _refuse(field: Field, key: str, value: str, allowed: str) -> InvalidInputError:

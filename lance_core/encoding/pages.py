@@ -10,7 +10,7 @@ import numpy as np
 from lance_core.encoding.arrow_values import is_fieldless, json_to_binary, leaf_values, slice_leaf
 from lance_core.encoding.choose import MAX_CHUNK_VALUES
 from lance_core.encoding.choose_dictionary import build_dictionary
-from lance_core.encoding.choose_strings import paying_codec
+from lance_core.encoding.choose_strings import is_compressible
 from lance_core.encoding.codecs import packed_struct
 from lance_core.encoding.layouts import blob, constant, full_zip, mini_block, small_page
 from lance_core.encoding.layouts.page import Decoded
@@ -255,8 +255,8 @@ def _is_zipped(values: Values, options: PageOptions) -> bool:
             mean = _mean_bytes(values)
             if mean < LARGE_VALUE_BYTES or int(lengths.max()) >= _HUGE_VALUE_BYTES:
                 return mean >= LARGE_VALUE_BYTES or int(lengths.max()) >= _HUGE_VALUE_BYTES
-            # A chunk of some values under zstd is far smaller than each of them under it.
-            return mean > _MAX_CHUNKED_BYTES or options.compression is not None or paying_codec(values) is None
+            # A chunk of some values under a codec is far smaller than each of them under it.
+            return mean > _MAX_CHUNKED_BYTES or options.compression is not None or not is_compressible(values, options)
         case FixedValues():
             return _mean_bytes(values) >= LARGE_VALUE_BYTES
         case FixedListValues():

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from lance_core.encoding.profiles import CompressionProfile
     from lance_core.format.base_path import BasePath
     from lance_core.methods.protocols import OpenDataset
     from lance_core.session import Session
@@ -120,6 +121,7 @@ def write_dataset(
     namespace_client: Any = None,
     table_id: Sequence[str] | None = None,
     session: Session | None = None,
+    compression_profile: CompressionProfile | None = None,
 ) -> _Dataset:
     """Write data as a new version of a dataset.
 
@@ -163,8 +165,9 @@ def write_dataset(
         namespace_client: A `lance_namespace.LanceNamespace` that knows the address or gives the new table one, such as
             `lance_core.namespace.DirectoryNamespace`; instead of ``uri``. Needs the extra ``namespace``.
         table_id: Names of the namespaces from the root, and that of the table.
-        table_id: Not supported.
         session: Accepted, see `lance_core.Session`.
+        compression_profile: For a dataset that is created or overwritten: ``fast``, ``balanced`` (the default) or
+            ``small``, which its files follow from then on; see docs/compression.md. Not in pylance.
 
     Returns:
         The dataset at the version made.
@@ -182,8 +185,7 @@ def write_dataset(
         (2, 4)
     """
     del data_cache_bytes  # the writer keeps what a page needs
-    _refuse("write_dataset", external_blob_mode, use_legacy_format)
-    refuse_given("write_dataset", blob_pack_file_size_threshold=blob_pack_file_size_threshold)
+    _refuse("write_dataset", external_blob_mode, use_legacy_format, blob_pack_file_size_threshold)
     check_mode(mode)
     limits = file_limits(max_rows_per_file, max_bytes_per_file, max_page_bytes, max_rows_per_group=max_rows_per_group)
     config = auto_cleanup_config(auto_cleanup_options)
@@ -194,8 +196,7 @@ def write_dataset(
     address, storage_options = address_of(uri, storage_options)
     new_bases = add_bases((), from_public(initial_bases or ()))
     base_store_params = allowing_bases(base_params_of(uri, base_store_params), new_bases)
-    expected = None if seen is None else seen.version
-    store, existing = _open_for_writing(address, storage_options, branch, base_store_params, expected)
+    store, existing = _open_for_writing(address, storage_options, branch, base_store_params, seen)
     store = with_lock(store, commit_lock)
     options: Any = {"storage_options": storage_options, "base_store_params": base_store_params}
     opened = partial(cls, commit_lock=commit_lock, session=session, **options)
@@ -214,6 +215,8 @@ def write_dataset(
         table=None if appended is None else appended.manifest.schema,
         limits=limits,
         data_storage_version=version,
+        profile=compression_profile,
+        replaced=None if existing is None else existing.manifest.schema,
         external_blobs=_external_blobs(existing, new_bases, may_be_anywhere=allow_external_blob_outside_bases),
         progress=staging_progress(progress),
     )
@@ -273,14 +276,14 @@ def _open_for_writing(
     storage_options: Mapping[str, str] | None,
     branch: str | None,
     base_store_params: Mapping[str, Mapping[str, str]] | None,
-    expected: int | None = None,
+    seen: OpenDataset | None = None,
 ) -> tuple[Store, Snapshot | None]:
-    """The branch to write to, and its newest version if there is one; ``expected`` is probably its number."""
+    """The branch to write to, and its newest version if there is one, probably that of ``seen``."""
     store = open_branch(address, storage_options, base_store_params)
     if branch is not None:
         snapshot = open_version(store, (branch, None))
         return snapshot.store, snapshot
-    newest_snapshot = find_snapshot(store, expected=expected)
+    newest_snapshot = find_snapshot(store, expected=None if seen is None else seen.version)
     return (store, None) if newest_snapshot is None else (newest_snapshot.store, newest_snapshot)
 
 
@@ -372,6 +375,7 @@ def write_fragments(
         data,
         schema,
         table=None if existing is None else existing.manifest.schema,
+        replaced=None if snapshot is None else snapshot.manifest.schema,
         data_storage_version=version,
         limits=file_limits(
             max_rows_per_file, max_bytes_per_file, max_page_bytes, max_rows_per_group=max_rows_per_group
@@ -388,9 +392,10 @@ def write_fragments(
     return Transaction(snapshot.version if snapshot else 0, LanceOperation.Append(fragments) if existing else overwrite)
 
 
-def _refuse(function: str, external_blob_mode: str, use_legacy_format: Any) -> None:
+def _refuse(function: str, external_blob_mode: str, use_legacy_format: Any, blob_pack_size: int | None = None) -> None:
     """Refuse what neither function supports."""
     refuse_given(function, external_blob_mode=external_blob_mode, use_legacy_format=use_legacy_format)
+    refuse_given(function, blob_pack_file_size_threshold=blob_pack_size)
 
 
 def _external_blobs(

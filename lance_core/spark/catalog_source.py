@@ -14,6 +14,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from lance_core.dataset import dataset as open_dataset
+from lance_core.encoding.profiles import checked_profile
 from lance_core.errors import DatasetAlreadyExistsError, DatasetNotFoundError, InvalidInputError
 from lance_core.methods.files import drop
 from lance_core.spark import table_frames
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 _SUFFIX = ".lance"
 _STORE_OPTIONS = ("storage_options", "base_store_params")
-_PROPERTIES = ("data_storage_version", "enable_stable_row_ids")
+_PROPERTIES = ("data_storage_version", "enable_stable_row_ids", "compression_profile")
 
 
 class CatalogSource(DataSource):
@@ -130,12 +131,14 @@ def _create(path: str, given: Mapping[str, str]) -> list[str]:
         )
     columns = lance_schema(StructType.fromJson(json.loads(given["columns"])))
     check_names(columns)
+    profile = given.get("compression_profile")
     try:
         write_dataset(
             columns.empty_table(),
             path,
             mode="create",
             data_storage_version=given.get("data_storage_version"),
+            compression_profile=None if profile is None else checked_profile(profile),
             enable_stable_row_ids=given.get("enable_stable_row_ids", "false").lower() == "true",
             **_store_options(given),
         )

@@ -14,6 +14,7 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from lance_core.arguments import DEFAULT_MAX_BYTES_PER_FILE, DEFAULT_MAX_ROWS_PER_FILE
+from lance_core.encoding.profiles import CompressionProfile, checked_profile
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.spark.read_options import PLACES_IN_TIME, ReadOptions
 from lance_core.table_id import find_table, table_to_write
@@ -66,6 +67,7 @@ class WriteOptions:
             DataFrame. ``balance``: Spark moves the rows to tasks of about equal size. Only in classic sessions with
             `lance_core.spark.register`; elsewhere ``auto`` is ``none``, and ``balance`` an error.
         data_storage_version: File format version; that of the dataset, or the default of a new one, if not given.
+        compression_profile: ``fast``, ``balanced`` or ``small``, for a dataset that is created or overwritten.
         enable_stable_row_ids: Whether rows of a new dataset keep their id when they move.
         merge_schema: Add the columns of the DataFrame that the dataset lacks; without it they are an error.
         case_sensitive: Allow columns of a dataset that is created or overwritten to differ in case only. Sessions with
@@ -88,6 +90,7 @@ class WriteOptions:
     max_bytes_per_file: int = DEFAULT_MAX_BYTES_PER_FILE
     distribution: str = "auto"
     data_storage_version: str | None = None
+    compression_profile: CompressionProfile | None = None
     enable_stable_row_ids: bool = False
     merge_schema: bool = False
     case_sensitive: bool = False
@@ -222,6 +225,7 @@ _PARSERS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
     "max_bytes_per_file": ("a positive number of bytes, such as 134217728 or 128m", _size),
     "distribution": ("auto, none or balance", str.lower),
     "data_storage_version": ("a file format version such as 2.2", _text),
+    "compression_profile": ("fast, balanced or small", checked_profile),
     "enable_stable_row_ids": ("true or false", _flag),
     "merge_schema": ("true or false", _flag),
     "case_sensitive": ("true or false", _flag),

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
+    from lance_core.encoding.profiles import CompressionProfile
     from lance_core.spark.conditions import Condition
     from lance_core.spark.write_plan import WritePlan
 
@@ -59,6 +60,7 @@ def write_lance(
     max_rows_per_file: int = DEFAULT_MAX_ROWS_PER_FILE,
     max_bytes_per_file: int = DEFAULT_MAX_BYTES_PER_FILE,
     data_storage_version: str | None = None,
+    compression_profile: CompressionProfile | None = None,
     enable_stable_row_ids: bool = False,
     merge_schema: bool = False,
     table_config: Mapping[str, str] | None = None,
@@ -102,6 +104,8 @@ def write_lance(
         max_rows_per_file: Rows after which a new file begins.
         max_bytes_per_file: Encoded bytes after which a new file begins.
         data_storage_version: File format version; that of the dataset, or the default of a new one, if not given.
+        compression_profile: For a dataset that is created or overwritten: ``fast``, ``balanced`` (the default) or
+            ``small``, which its files follow from then on; see docs/compression.md.
         enable_stable_row_ids: Whether rows of a new dataset keep their id when they move.
         merge_schema: Add the columns of the DataFrame that the table lacks, as Delta's ``mergeSchema`` does; without it
             they are an error. A new column is null in the rows that exist. Columns and rows are two commits, one right
@@ -142,6 +146,7 @@ def write_lance(
         max_rows_per_file=max_rows_per_file,
         max_bytes_per_file=max_bytes_per_file,
         data_storage_version=data_storage_version,
+        compression_profile=compression_profile,
         enable_stable_row_ids=enable_stable_row_ids,
         merge_schema=merge_schema,
         case_sensitive=is_case_sensitive(df.sparkSession),

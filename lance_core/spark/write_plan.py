@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from lance_core.arguments import file_version
 from lance_core.change.ingest import new_schema
+from lance_core.encoding.profiles import check_profile
 from lance_core.errors import DatasetAlreadyExistsError, InvalidInputError, UnsupportedError
 from lance_core.file.write.writer import check_schema
 from lance_core.format.blobs import blobs_for_version
@@ -186,19 +187,25 @@ class _Target:
         schema: Of the table; None if the DataFrame makes it.
         new_columns: As in the plan.
         takes_columns: Whether the table may get columns.
+        profile: Compression profile of a table that the DataFrame makes, if one was given.
+        replaced: Schema that the DataFrame's replaces, if there is one.
     """
 
     schema: Schema | None = None
     new_columns: pa.Schema | None = None
     takes_columns: bool = False
+    profile: str | None = None
+    replaced: Schema | None = None
 
 
 def _target(
     options: WriteOptions, schema: StructType, snapshot: Snapshot | None, kind: WriteKind, version: str
 ) -> _Target:
     if snapshot is None or kind == "overwrite":
-        return _Target()
+        replaced = None if snapshot is None else snapshot.manifest.schema
+        return _Target(profile=options.compression_profile, replaced=replaced)
     before = snapshot.manifest.schema
+    check_profile(before.metadata, options.compression_profile)
     if not options.merge_schema:
         return _Target(schema=before)
     from lance_core.spark.new_columns import columns_of, with_new_columns  # noqa: PLC0415 rarely needed
@@ -212,7 +219,8 @@ def _fields(schema: StructType, target: _Target, version: str, uri: str) -> Sche
     """Return the fields of the data files: the columns of the table that the DataFrame has; those it lacks are null."""
     table = target.schema
     if table is None:
-        return blobs_for_version(new_schema(lance_schema(schema)), version)
+        made = new_schema(lance_schema(schema), profile=target.profile, replaced=target.replaced)
+        return blobs_for_version(made, version)
     given = set(schema.names)
     wanted = [field for field in table.to_arrow() if field.name in given or not field.nullable]
     misfits = find_misfits(schema, pa.schema(wanted))

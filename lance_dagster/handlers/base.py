@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     import lance_core
+    from lance_core import CompressionProfile
     from lance_dagster.predicate import Predicate
 
 WriteOperation = Literal["create", "append", "overwrite", "replace_where", "merge"]
@@ -40,6 +41,7 @@ class WriteRequest:
             replaces, or among which it looks for rows to update. None for all. Also given with ``create``, for a
             writer that can join a table which somebody else creates meanwhile.
         merge_keys: Columns that tell rows apart; None for the primary key that the table declares.
+        compression_profile: Profile of a table that is created or overwritten; None for the one it has.
         unique_keys: With ``create``, the key of the merge that creates the table: no two rows may have the same. None
             for all other commits.
         expected: The run's partitions in the types of the data, or None without partitions.
@@ -66,11 +68,13 @@ class WriteRequest:
     base_store_params: Mapping[str, Mapping[str, str]] = field(default_factory=dict, repr=False)
     idempotency_key: str | None = None
     unique_keys: tuple[str, ...] | None = None
+    compression_profile: CompressionProfile | None = None
 
     @property
     def options(self) -> dict[str, Any]:
-        """Settings of the stores, as the functions of lance_core take them."""
-        return store_options(self.storage_options, self.base_store_params)
+        """Settings of the stores and of a new table, as the functions of lance_core take them."""
+        profile = {"compression_profile": self.compression_profile} if self.existing is None else {}
+        return {**store_options(self.storage_options, self.base_store_params), **profile}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -317,3 +317,15 @@ def test_a_branch_can_be_written_before_its_table(run, tables):
     run(asset_of(pa.table({"a": [1]}), metadata={"branch": "audit"}))
     assert tables.dataset("asset", branch="audit").count_rows() == 1
     assert not tables.exists("asset")
+
+
+def test_a_table_is_written_by_the_compression_profile_of_its_asset(tmp_path):
+    @dg.asset(metadata={"lance/compression_profile": "small"})
+    def numbers():
+        return pa.table({"n": [1, 2]})
+
+    manager = LanceIOManager(root=str(tmp_path))
+    for tags in ({}, {"lance/mode": "append"}):
+        assert dg.materialize([numbers], resources={"io_manager": manager}, tags=tags).success
+    dataset = lance_core.dataset(f"{tmp_path}/numbers.lance")
+    assert (dataset.count_rows(), dataset.schema.metadata) == (4, {b"lance-encoding:compression-profile": b"small"})

@@ -11,6 +11,7 @@ from pyspark.errors import AnalysisException, IllegalArgumentException, PySparkE
 from pyspark.sql import functions as F  # noqa: N812 everybody's name for it
 
 import lance_core
+from lance_core.encoding.profiles import PROFILE_KEY
 from lance_core.errors import InvalidInputError, RefNotFoundError, UnsupportedError
 from lance_core.spark import read_lance, write_lance
 
@@ -235,3 +236,16 @@ def test_a_case_sensitive_session_writes_and_reads_columns_that_differ_in_case_o
     session.conf.set("spark.sql.caseSensitive", "true")
     write_lance(session.createDataFrame([(1, 2)], "a int, A int"), uri)
     assert read_lance(session, uri).collect() == [(1, 2)]
+
+
+def test_a_table_keeps_its_compression_profile(numbers, uri):
+    write_lance(numbers, uri, compression_profile="small")
+    write_lance(numbers, uri)
+    numbers.write.format("lance").mode("append").option("compressionProfile", "small").save(uri)
+    assert lance_core.dataset(uri).schema.metadata == {PROFILE_KEY.encode(): b"small"}
+    with pytest.raises(InvalidInputError, match="that of the table is 'small'"):
+        write_lance(numbers, uri, compression_profile="fast")
+    with pytest.raises(AnalysisException, match="fast, balanced or small"):
+        numbers.write.format("lance").mode("append").option("compression_profile", "tiny").save(uri)
+    write_lance(numbers, uri, mode="overwrite")
+    assert lance_core.dataset(uri).schema.metadata == {PROFILE_KEY.encode(): b"small"}

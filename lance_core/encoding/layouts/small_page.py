@@ -22,7 +22,6 @@ from lance_core.encoding.codecs.fastlanes import BLOCK
 from lance_core.encoding.kernels import chunk_counts, fitting_count, view_buffer
 from lance_core.encoding.layouts.chunk_table import encode_repetition_index, level_bounds
 from lance_core.encoding.layouts.page import EncodedPage
-from lance_core.encoding.options import free_options
 from lance_core.encoding.repdef import Levels, max_rep
 from lance_core.encoding.values import FixedValues, VariableValues
 from lance_core.format.encodings import Flat, InlineBitpacking, OutOfLineBitpacking, Variable
@@ -118,7 +117,7 @@ def encode(decoded: Decoded, options: PageOptions) -> EncodedPage | None:
     """
     levels, values = decoded.levels, decoded.values
     num_levels = max(0 if side is None else len(side) for side in (levels.rep, levels.definition))
-    if decoded.num_slots > MAX_VALUES or num_levels > _MAX_LEVELS or options != free_options(options.version):
+    if decoded.num_slots > MAX_VALUES or num_levels > _MAX_LEVELS or not options.asks_nothing:
         return None
     match values:
         case FixedValues(data) if data.dtype == np.bool_:

@@ -18,6 +18,7 @@ from lance_core.encoding.leaves import leaf_paths
 from lance_core.encoding.merge_coded import encode_coded
 from lance_core.encoding.options import page_options
 from lance_core.encoding.pages import RowsPage, encode_leaf
+from lance_core.encoding.profiles import profile_of
 from lance_core.errors import CorruptDataError, LanceError
 from lance_core.file.integrity import Checking
 from lance_core.file.read.cache import FileCache
@@ -89,7 +90,7 @@ def merge_pages(
             column=column,
             cached=cache.pages(column.number, column.first_rows),
             selected=selected,
-            options=page_options(column.path, version),
+            options=page_options(column.path, version, profile_of(schema.metadata)),
             page_bytes=page_bytes,
         )
         for column in columns

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from lance_core.encoding.leaves import LeafPath, check_nulls, leaf_paths, shred
 from lance_core.encoding.options import free_options, page_options
 from lance_core.encoding.pages import encode_blobs, encode_leaf, encode_shredded
+from lance_core.encoding.profiles import DEFAULT_PROFILE
 from lance_core.file.write.blob_files import check_blobs, place_blobs, put_blobs
 from lance_core.format.blobs import is_second_version
 from lance_core.format.file_metadata import Page, encode_column
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from lance_core.encoding.layouts.page import EncodedPage
     from lance_core.encoding.options import PageOptions
     from lance_core.encoding.pages import RowsPage
+    from lance_core.encoding.profiles import CompressionProfile
     from lance_core.encoding.values import Bytes
     from lance_core.file.write.blob_files import BlobFiles
     from lance_core.file.write.field_writer import Put
@@ -33,6 +35,7 @@ class FieldWriterV21:
         field: The field, of a type that can be written.
         version: File version, by name.
         blobs: Takes the blobs that do not go into the file.
+        profile: How columns are compressed for which the metadata asks for nothing.
 
     Attributes:
         is_bare: Whether the field is one leaf, of which nothing but its type is said.
@@ -41,19 +44,21 @@ class FieldWriterV21:
         InvalidInputError: Metadata that asks for something that does not exist.
     """
 
-    def __init__(self, field: Field, *, version: str, blobs: BlobFiles) -> None:
+    def __init__(
+        self, field: Field, *, version: str, blobs: BlobFiles, profile: CompressionProfile = DEFAULT_PROFILE
+    ) -> None:
         self._blobs = blobs
         self._field = field
         self._num_rows = 0
         self._paths_of_blobs: list[LeafPath] = []
         self.is_bare = not (field.children or field.metadata or field.extension_name)
         if self.is_bare:
-            self._paths, self._options = [LeafPath((field,))], [free_options(version)]
+            self._paths, self._options = [LeafPath((field,))], [free_options(version, profile)]
             self._pages: list[list[Page]] = [[]]
             self.field_ids: tuple[int, ...] = (field.id,)
             return
         self._paths = leaf_paths(field)
-        self._options = [page_options(path, version) for path in self._paths]
+        self._options = [page_options(path, version, profile) for path in self._paths]
         self._pages = [[] for _ in self._paths]
         self._paths_of_blobs = [path for path in self._paths if is_second_version(path.leaf)]
         self.field_ids = tuple([path.leaf.id for path in self._paths])

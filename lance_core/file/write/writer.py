@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 
+from lance_core.encoding.profiles import profile_of
 from lance_core.errors import CorruptDataError, InvalidInputError
 from lance_core.file.write.blob_files import BlobFiles
 from lance_core.file.write.field_writer import WrittenDataFile, fit_arrays
@@ -104,7 +105,7 @@ def check_schema(schema: Schema, *, version: str | None) -> None:
         return
     if resolved.name != "2.0":
         check_writable_types(schema, resolved.name)
-        schema = Schema(schema.special_fields)
+        schema = Schema(schema.special_fields, schema.metadata)
     _field_writers(schema, resolved, BlobFiles(None))
 
 
@@ -115,7 +116,8 @@ def _field_writers(schema: Schema, version: FileVersion, blobs: BlobFiles) -> Se
 
             return [FieldWriterV20(field) for field in schema.fields]
         case name:
-            return [FieldWriterV21(field, version=name, blobs=blobs) for field in schema.fields]
+            profile = profile_of(schema.metadata)
+            return [FieldWriterV21(field, version=name, blobs=blobs, profile=profile) for field in schema.fields]
 
 
 def open_writer(

@@ -53,12 +53,20 @@ def same(ours, theirs):
 
 
 @pytest.mark.parametrize(
-    ("make", "codec", "level"),
-    [(random_words, Compression.ZSTD, 3), (log_lines, Compression.ZSTD, None), (noise, None, None)],
+    ("make", "profile", "codec", "level"),
+    [
+        (random_words, "small", Compression.ZSTD, 3),
+        (random_words, "balanced", Compression.LZ4, None),
+        (log_lines, "small", Compression.ZSTD, None),
+        (log_lines, "balanced", Compression.LZ4, None),
+        (log_lines, "fast", None, None),
+        (noise, "small", None, None),
+        (noise, "balanced", None, None),
+    ],
 )
-def test_samples_choose_codec_and_level(make, codec, level):
+def test_samples_and_profile_choose_codec_and_level(make, profile, codec, level):
     values = make(6000)
-    encoding, chunks = encode_strings(values, PageOptions(), 4096)
+    encoding, chunks = encode_strings(values, PageOptions(profile=profile), 4096)
     if codec is None:
         assert encoding == Variable(32)
     else:
@@ -71,21 +79,32 @@ def test_the_level_that_is_chosen_leaves_the_least():
         values = make(6000)
         sizes = {
             level: len(
-                encode_strings(values, PageOptions(compression="zstd", compression_level=level), 4096)[1].buffers[0]
+                encode_strings(values, PageOptions(compression="zstd", compression_level=level, profile="small"), 4096)[
+                    1
+                ].buffers[0]
             )
             for level in (1, 3)
         }
-        free = len(encode_strings(values, PageOptions(), 4096)[1].buffers[0])
+        free = len(encode_strings(values, PageOptions(profile="small"), 4096)[1].buffers[0])
         assert free == sizes[3 if make is random_words else 1]
         assert free <= min(sizes.values()) * 1.03
 
 
-@pytest.mark.parametrize("compression", [None, "lz4", "zstd"])
-def test_chunks_stay_small_enough_to_read_single_values(compression):
-    encoding, chunks = encode_strings(log_lines(6000), PageOptions(compression=compression), 4096)
+@pytest.mark.parametrize(
+    ("options", "most"),
+    [
+        (PageOptions(), 1 << 14),
+        (PageOptions(compression="lz4"), 1 << 14),
+        (PageOptions(compression="zstd"), 1 << 13),
+        (PageOptions(compression="zstd", profile="small"), 1 << 15),
+        (PageOptions(profile="small", version="2.1"), 1 << 14),
+    ],
+)
+def test_chunks_stay_small_enough_to_read_single_values(options, most):
+    encoding, chunks = encode_strings(log_lines(6000), options, 4096)
     plain = general.decompress_chunks(encoding.compression, chunks)
-    assert int(plain.sizes[0, :-1].min()) >= 1 << 12
-    assert int(plain.sizes.max()) <= 1 << 13
+    assert int(plain.sizes[0, :-1].min()) >= most // 2
+    assert int(plain.sizes.max()) <= most
 
 
 def test_the_same_strings_give_the_same_bytes():
