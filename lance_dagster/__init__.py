@@ -47,6 +47,7 @@ from lance_dagster.observe import build_observable_table
 from lance_dagster.recall import build_recall_check
 from lance_dagster.resource import LanceResource
 from lance_dagster.retention import RetentionPolicy, build_retention_asset, build_wipe_job
+from lance_dagster.rollback import build_rollback_job
 from lance_dagster.sensors import build_table_sensor
 from lance_dagster.spark import SparkSessionResource
 from lance_dagster.table_checks import LanceChecks
@@ -87,6 +88,7 @@ __all__ = [
     "build_observable_table",
     "build_recall_check",
     "build_retention_asset",
+    "build_rollback_job",
     "build_table_health",
     "build_table_sensor",
     "build_wipe_job",
