@@ -48,6 +48,7 @@ MAINTENANCE_LINK = "lance/maintenance"
 _FIRST = (
     "lance/summary",
     "lance/reason",
+    "lance/steps",
     "dagster/row_count",
     "dagster/partition_row_count",
     "lance/rows_written",

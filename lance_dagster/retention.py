@@ -16,6 +16,7 @@ from lance_dagster import _compat
 from lance_dagster.located import lance_of
 from lance_dagster.metadata import storage_metadata
 from lance_dagster.partitions import TablePartitions
+from lance_dagster.units import age_text
 
 if TYPE_CHECKING:
     from lance_dagster.resource import LanceResource
@@ -53,6 +54,13 @@ class RetentionPolicy:
             raise InvalidInputError("A retention policy has either 'older_than' or 'keep'.")
         if self.keep is not None and self.keep < 1:
             raise InvalidInputError(f"A retention policy keeps at least 1 partition, not {self.keep}.")
+
+    @property
+    def text(self) -> str:
+        """Return the partitions that are deleted, for people."""
+        if self.older_than is not None:
+            return f"that ended {age_text(self.older_than)} ago"
+        return f"but the newest {self.keep}"
 
     def expired(self, definition: dg.TimeWindowPartitionsDefinition, now: datetime) -> list[str]:
         """Return the partition keys to delete, oldest first.
@@ -109,8 +117,7 @@ def build_retention_asset(
         group_name=group_name,
         kinds={"lance"},
         dagster_type=dg.Nothing,
-        description="Deletes partitions "
-        + (f"that ended {policy.older_than} ago." if policy.keep is None else f"but the newest {policy.keep}."),
+        description=f"Deletes partitions {policy.text}.",
         required_resource_keys={resource_key},
         automation_condition=automation_condition,
     )(retention)

@@ -16,6 +16,7 @@ from lance_dagster.history import data_version
 from lance_dagster.index_numbers import index_numbers
 from lance_dagster.metadata import table_numbers
 from lance_dagster.predicate import quote
+from lance_dagster.units import age_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -190,7 +191,7 @@ def _given(rules: LanceChecks) -> Iterator[tuple[str, _Check]]:
         text = f"No value twice in {'; '.join(', '.join(key) for key in keys)}."
         yield "unique", _Check(text=text, run=lambda scope: _unique(scope, keys))
     if age is not None:
-        text = f"The data changed in the last {age}."
+        text = f"The data changed in the last {age_text(age)}."
         yield "freshness", _Check(text=text, run=lambda scope: _fresh(scope.dataset, age, scope.now), severity=_WARN)
     if fraction is not None:
         text = f"At most {fraction:.0%} of the rows in the files are deleted."

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 _BYTE_UNITS = ("bytes", "kB", "MB", "GB", "TB")
 _MINUTE_S = 60
 _HOUR_S = 3600
+_AN_HOUR, _DAY = timedelta(hours=1), timedelta(days=1)
 
 
 def bytes_text(num_bytes: float) -> str:
@@ -29,3 +32,10 @@ def seconds_text(seconds: float) -> str:
 def count_text(number: int, noun: str) -> str:
     """Return a number with its noun: ``"1 row"``, ``"12,000 rows"``."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def age_text(age: timedelta) -> str:
+    """Return an age: ``"7 days"``, ``"12 hours"``, ``"1 min 30 s"``."""
+    if age % _DAY == timedelta(0):
+        return count_text(age // _DAY, "day")
+    return count_text(age // _AN_HOUR, "hour") if age % _AN_HOUR == timedelta(0) else seconds_text(age.total_seconds())

@@ -28,6 +28,7 @@ from lance_dagster.maintenance.tasks import cleanup as cleanup_step
 from lance_dagster.maintenance.tasks import compaction as compaction_step
 from lance_dagster.maintenance.tasks import materialization
 from lance_dagster.metadata import TABLE_LINK, readable
+from lance_dagster.units import age_text
 
 PLAN = "maintenance"
 """Name of the asset that does all kinds of maintenance of a table."""
@@ -157,8 +158,9 @@ def make_plan(
         plan.append(Work(name=INDICES, description=text, step=indexing(indices)))
     if cleanup is not None:
         text = (
-            f"Deletes untagged versions older than {cleanup.older_than} (never the newest {cleanup.retain_versions}) "
-            f"and run tags older than {cleanup.keep_runs_for} (never the newest {cleanup.keep_runs})."
+            f"Deletes untagged versions older than {age_text(cleanup.older_than)} "
+            f"(never the newest {cleanup.retain_versions}) and run tags older than {age_text(cleanup.keep_runs_for)} "
+            f"(never the newest {cleanup.keep_runs})."
         )
         plan.append(Work(name=CLEANUP, description=text, step=cleanup_step(cleanup)))
     return plan

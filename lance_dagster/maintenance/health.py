@@ -28,7 +28,7 @@ from lance_dagster.maintenance.tables import Table, index_policy, table_keys_and
 from lance_dagster.maintenance.tasks import num_fragments, plan_compaction, plan_materialization
 from lance_dagster.metadata import readable, readable_value, table_numbers
 from lance_dagster.tags import is_run_tag
-from lance_dagster.units import count_text
+from lance_dagster.units import age_text, count_text
 
 if TYPE_CHECKING:
     from lance_dagster.resource import LanceResource
@@ -134,7 +134,7 @@ def look_at(
             name: version for name, version in branch_tags.items() if version in outdated and not is_run_tag(name)
         }
         if old:
-            needs["cleanup"] = f"{len(old)} of {len(versions)} versions are older than {cleanup.older_than}"
+            needs["cleanup"] = f"{len(old)} of {len(versions)} versions are older than {age_text(cleanup.older_than)}"
     numbers = {
         "lance/rows": dataset.count_rows(),
         **table_numbers(dataset),
@@ -332,7 +332,7 @@ def health_checks(results: Sequence[TableHealth], asset_key: dg.AssetKey) -> lis
             description="Nothing found."
             if not subjects
             else f"{count_text(len(subjects), 'table')}: {', '.join(subjects)}"[:_MAX_TEXT],
-            metadata={"lance/tables_in_need": len(subjects), "lance/needs": dg.MetadataValue.json(subjects)},
+            metadata={"lance/tables": len(subjects), "lance/needs": dg.MetadataValue.json(subjects)},
         )
         for name, subjects in findings.items()
     ]

@@ -183,7 +183,7 @@ def test_health_says_what_needs_maintenance_and_why(root, instance, table):
         "events": {
             "compaction": "5 small fragments can be merged",
             "materialize_deletions": "1 fragments have more than 10% deleted rows",
-            "cleanup": "4 of 6 versions are older than 0:00:00",
+            "cleanup": "4 of 6 versions are older than 0 days",
         }
     }
     assert (metadata["lance/tables"], metadata["lance/tables_in_need"]) == (3, 2)

@@ -3,6 +3,7 @@
 import logging
 import time
 import types
+from datetime import timedelta
 
 import dagster as dg
 import pyarrow as pa
@@ -11,7 +12,7 @@ import pytest
 import lance_core
 from lance_core.telemetry import Span
 from lance_dagster import build_maintenance_assets, progress
-from lance_dagster.units import bytes_text, count_text, seconds_text
+from lance_dagster.units import age_text, bytes_text, count_text, seconds_text
 
 SCHEMA = pa.schema({"id": pa.int64()})
 
@@ -124,4 +125,6 @@ def test_units():
         "3 min 20 s",
         "2 h 5 min",
     ]
+    ages = (timedelta(days=7), timedelta(hours=25), timedelta(hours=1), timedelta(seconds=90))
+    assert [age_text(age) for age in ages] == ["7 days", "25 hours", "1 hour", "1 min 30 s"]
     assert [count_text(number, "row") for number in (1, 12000)] == ["1 row", "12,000 rows"]
