@@ -60,7 +60,7 @@ class _Rollback:
 
     @property
     def problem(self) -> str | None:
-        """Why the version before the run cannot be restored, or None."""
+        """The reason why the version before the run cannot be restored, or None."""
         name = self.key.to_user_string()
         if self.version == 0:
             return f"{name}: the run made the first version."
