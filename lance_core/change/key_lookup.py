@@ -1,19 +1,21 @@
 """Look up the keys of a merge in indices, so that only rows that may have one of them are read.
 
-An index narrows down the rows; their keys are read and compared all the same, so an index over one column of a key is
-enough, and stale entries do no harm. Fragments that no index covers are read whole.
+A B-tree over the only column of the key tells which row has which key, so that no key is read. Other indices narrow
+down the rows; their keys are read and compared, so that an index over one column of a key is enough. Fragments that no
+index covers are read whole.
 """
 
 from __future__ import annotations
 
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lance_core.index.answer import and_
+from lance_core.frozen import frozen
+from lance_core.index.answer import ADDRESS_SHIFT, and_
 from lance_core.scan.candidates import SPARSE_SHARE, kept_ranges
 from lance_core.scan.indexed import has_index, rows_with_values
 from lance_core.scan.pick import pick_rows
@@ -25,10 +27,12 @@ if TYPE_CHECKING:
     from lance_core.format.schema import Schema
     from lance_core.index.answer import RowAnswer
     from lance_core.scan.fragment_reader import FragmentReader
+    from lance_core.scan.indexed import FoundRows
     from lance_core.scan.open_files import OpenFiles
 
     Offsets = npt.NDArray[np.int64]
-    Ranges = list[tuple[int, int]]
+
+Ranges: TypeAlias = "list[tuple[int, int]]"
 
 MOST_SHARE = 1 / 64
 """Share of the table's rows up to which looking up as many keys is cheaper than reading the column."""
@@ -39,7 +43,34 @@ def has_key_index(files: OpenFiles, manifest: Manifest, names: Sequence[str]) ->
     return manifest.index_section is not None and has_index(manifest, files, names)
 
 
-def find_candidates(files: OpenFiles, manifest: Manifest, on: Schema, source: pa.Table) -> RowAnswer | None:
+@frozen(kw_only=True)
+class Candidates:
+    """Rows that may have a key of the source.
+
+    Attributes:
+        answer: What indices know of all rows.
+        found: Rows whose keys are known; None if there are none.
+        keys: What ``found`` has the positions of.
+    """
+
+    answer: RowAnswer
+    found: FoundRows | None = None
+    keys: pa.Array | None = None
+
+    def of(self, reader: FragmentReader) -> tuple[Offsets, pa.Array] | None:
+        """Return the live rows of a fragment that have a key of the source, and their keys; None if that is unknown."""
+        if self.found is None or self.keys is None or reader.fragment.id not in self.found.fragment_ids:
+            return None
+        first = reader.fragment.id << ADDRESS_SHIFT
+        low, high = np.searchsorted(self.found.rows, (first, first + reader.physical_rows)).tolist()
+        offsets, numbers = self.found.rows[low:high] - first, self.found.numbers[low:high]
+        if len(reader.deleted) and len(offsets):
+            is_live = ~np.isin(offsets, reader.deleted)
+            offsets, numbers = offsets[is_live], numbers[is_live]
+        return offsets, self.keys.take(pa.array(numbers, pa.int64()))
+
+
+def find_candidates(files: OpenFiles, manifest: Manifest, on: Schema, source: pa.Table) -> Candidates | None:
     """Return what indices know of the rows that have a key of the source; None if they know nothing.
 
     Args:
@@ -51,9 +82,18 @@ def find_candidates(files: OpenFiles, manifest: Manifest, on: Schema, source: pa
     if manifest.index_section is None or source.num_rows > manifest.num_rows * MOST_SHARE:
         return None
     columns = [(name, _values(source.column(name))) for name in on.names]
-    answers = [rows_with_values(manifest, files, name, values) for name, values in columns if values is not None]
-    answer = reduce(and_, answers) if answers else None
-    return None if answer is None or answer.is_unknown else answer
+    looked_up = [
+        (values, rows_with_values(manifest, files, name, values)) for name, values in columns if values is not None
+    ]
+    if not looked_up:
+        return None
+    answer = reduce(and_, [found.answer for _, found in looked_up])
+    if answer.is_unknown:
+        return None
+    (keys, found), *others = looked_up
+    return (
+        Candidates(answer=answer) if others or len(on.names) > 1 else Candidates(answer=answer, found=found, keys=keys)
+    )
 
 
 def candidates_of(reader: FragmentReader, answer: RowAnswer | None) -> tuple[Ranges, Offsets | None]:

@@ -24,10 +24,10 @@ from lance_core.table.read_ahead import Work, chained
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from lance_core.change.key_lookup import Candidates, Ranges
     from lance_core.change.merge_plan import MergePlan
     from lance_core.format.fragment import Fragment
     from lance_core.format.manifest import Manifest
-    from lance_core.index.answer import RowAnswer
     from lance_core.scan.open_files import OpenFiles
 
     Positions = npt.NDArray[np.int64]
@@ -73,7 +73,7 @@ class Matcher:
     plan: MergePlan
     source: pa.Table
     _join: KeyJoin | None = None
-    _candidates: RowAnswer | None = None
+    _candidates: Candidates | None = None
     _looked_up: dict[int, Match] = field(default_factory=dict[int, Match])
 
     def look(self, files: OpenFiles, manifest: Manifest) -> list[Match]:
@@ -150,7 +150,8 @@ class Matcher:
         plan = self.plan
         if not self.source.num_rows:
             return
-        ranges, offsets = candidates_of(reader, self._candidates)
+        known = None if self._candidates is None else self._candidates.of(reader)
+        ranges, offsets = self._places(reader) if known is None else ([], known[0])
         if offsets is not None and not len(offsets):
             return
         join = self._keys()
@@ -159,12 +160,20 @@ class Matcher:
             return
         # Arrow builds hash tables of text in the source for each batch.
         wanted = max(default_batch_size(plan.on.to_arrow()), _SOURCES_PER_BATCH * self.source.num_rows)
-        for rows, columns in key_rows(reader, plan.on, ranges, offsets, batch_size=min(wanted, _MAX_BATCH_ROWS)):
+        batch_size = min(wanted, _MAX_BATCH_ROWS)
+        batches = (
+            [(known[0], [known[1]])] if known else key_rows(reader, plan.on, ranges, offsets, batch_size=batch_size)
+        )
+        for rows, columns in batches:
             pairs = join.match(columns)
             pairs = Pairs(target=rows[pairs.target], source=pairs.source)
             if offsets is None and len(reader.deleted):
                 pairs = pairs.where(~np.isin(pairs.target, reader.deleted))
             yield pairs if near is None else pairs.where(near[pairs.target])
+
+    def _places(self, reader: FragmentReader) -> tuple[Ranges, Positions | None]:
+        """Return the rows whose keys are read; see `candidates_of`."""
+        return candidates_of(reader, None if self._candidates is None else self._candidates.answer)
 
     def _others(self, reader: FragmentReader, matched: Positions) -> Positions:
         """Live rows without a partner that the merge deletes."""

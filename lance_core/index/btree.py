@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from lance_core.encoding.distinct import distinct
 from lance_core.errors import CorruptDataError
 from lance_core.format.btree import (
     LOOKUP_FILE,
@@ -160,6 +161,16 @@ class BTreeSegment:
             return answers.of_rows(undecided=ids, null=null, elsewhere=elsewhere)
         return answers.of_rows(true=ids, null=null, elsewhere=elsewhere)
 
+    def find(self, values: pa.Array) -> tuple[Int64s, Int64s] | None:
+        """Find the rows that have one of some values."""
+        positions = self._positions(values, "left", "right")
+        if positions is None:
+            return None
+        order = np.argsort(positions[0], kind="stable")
+        starts, ends = (side[order] for side in positions)
+        counts = ends - starts
+        return (np.repeat(order, counts), self._ids_of(starts, ends)) if self._is_worth(int(counts.sum())) else None
+
     def _is_worth(self, count: int) -> bool:
         return count <= self._most_rows
 
@@ -181,7 +192,7 @@ class BTreeSegment:
         if len(needed) > max(_FEW_PAGES, min(_MANY_PAGES, len(self._last_keys) * _MOST_PAGES)):
             if len(keys) * _STRIDE > self._num_rows * _MOST_PAGES:
                 return None
-            return [self._searched(keys, pages, side) for side, pages in zip(sides, numbers, strict=True)]
+            return self._searched(keys, numbers, sides)
         pages = self._cache.get(needed.tolist())
         for side, side_pages, positions in zip(sides, numbers, found, strict=True):
             for number, page in pages.items():
@@ -190,28 +201,47 @@ class BTreeSegment:
                     positions[here] = page.positions(keys[here], side)
         return found
 
-    def _searched(self, keys: Keys, pages: Int64s, side: Side) -> Int64s:
+    def _searched(self, keys: Keys, numbers: Sequence[Int64s], sides: Sequence[Side]) -> list[Int64s]:
         """Return where keys stand, from every 64th value of their pages and then the values between two of these.
 
-        Values ascend over all pages, so that one search among the values read finds the places of all keys.
+        Values ascend over all pages, so that one search among the values read finds the places of all keys. Both sides
+        share what is read: to unpack it takes most of the time.
+
+        Args:
+            keys: The keys.
+            numbers: The page of each key, for each side; those behind the last one are the place of all that is larger.
+            sides: As for `_positions`.
         """
-        positions = np.full(len(keys), self._num_rows, np.int64)
-        inside = np.flatnonzero(pages < self._first_page + len(self._last_keys))
-        keys, pages = keys[inside], pages[inside]
+        last = self._first_page + len(self._last_keys)
+        pages = distinct(np.concatenate(numbers))
+        starts, ends = self._edges(pages[pages < last])
+        rows = _rows_of(starts, ends, step=_STRIDE)
+        sampled = self._keys_at(rows)
+        spans = [self._span(sampled, rows, keys, *pair) for pair in zip(numbers, sides, strict=True)]
+        blocks, block = np.unique(np.concatenate([low for low, _ in spans]), return_inverse=True)
+        block_ends = np.zeros(len(blocks), np.int64)
+        np.maximum.at(block_ends, block, np.concatenate([high for _, high in spans]))
+        between = _rows_of(blocks, block_ends)
+        values = self._keys_at(between)
+        positions: list[Int64s] = []
+        for side, side_numbers, (lows, _) in zip(sides, numbers, spans, strict=True):
+            ranks = np.searchsorted(values, keys, side=side) if len(values) else np.zeros(len(keys), np.int64)
+            side_positions = lows + ranks - np.searchsorted(between, lows)
+            positions.append(np.where(side_numbers < last, side_positions, self._num_rows))
+        return positions
+
+    def _edges(self, pages: Int64s) -> tuple[Int64s, Int64s]:
+        """Return the first row of pages that is not null, and the row behind the last one."""
         starts = np.maximum(pages * self._rows_per_page, self._num_nulls)
-        ends = np.minimum((pages + 1) * self._rows_per_page, self._num_rows)
-        rows = _rows_of(*(np.unique(edge) for edge in (starts, ends)), step=_STRIDE)
-        places = np.searchsorted(self._keys_at(rows), keys, side=side)
+        return starts, np.minimum((pages + 1) * self._rows_per_page, self._num_rows)
+
+    def _span(self, sampled: Keys, rows: Int64s, keys: Keys, numbers: Int64s, side: Side) -> tuple[Int64s, Int64s]:
+        """Return the rows between which keys stand, by some values and their rows."""
+        starts, ends = self._edges(numbers)
+        places = np.searchsorted(sampled, keys, side=side)
         # The value before is smaller and the value at the place is not: the key's place lies between the two.
         lows = np.maximum(np.where(places > 0, rows[places - 1] + 1, 0), starts)
-        highs = np.minimum(np.append(rows, self._num_rows)[places], ends)
-        blocks, block = np.unique(lows, return_inverse=True)
-        block_ends = np.zeros(len(blocks), np.int64)
-        block_ends[block] = highs
-        between = _rows_of(blocks, block_ends)
-        ranks = np.searchsorted(self._keys_at(between), keys, side=side)
-        positions[inside] = lows + ranks - np.searchsorted(between, lows)
-        return positions
+        return lows, np.maximum(np.minimum(np.append(rows, self._num_rows)[places], ends), lows)
 
     def _keys_at(self, rows: Int64s) -> Keys:
         """Read the keys of some rows."""

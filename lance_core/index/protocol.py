@@ -128,6 +128,25 @@ class EntrySegment(Segment, Protocol):
 
 
 @runtime_checkable
+class KeyedSegment(Segment, Protocol):
+    """A segment that knows the value of each row."""
+
+    def find(self, values: pa.Array) -> tuple[Int64s, Int64s] | None:
+        """Find the rows that have one of some values.
+
+        Args:
+            values: Distinct values of the column's type, none of which is null, NaN or zero of a float.
+
+        Returns:
+            For each row the position of its value, and its number; None if reading the column is cheaper.
+
+        Raises:
+            CorruptDataError: A file is damaged.
+        """
+        ...
+
+
+@runtime_checkable
 class ZonedSegment(Segment, Protocol):
     """A segment that describes runs of rows; an audit compares these runs with the rows that it covers."""
 

@@ -24,9 +24,10 @@ from lance_core.index import answer as answers
 from lance_core.index.answer import ADDRESS_SHIFT, UNKNOWN_ANSWER, RowAnswer
 from lance_core.index.column import find_column, path_of
 from lance_core.index.files import SegmentFiles
-from lance_core.index.moved import load_later_moves
+from lance_core.index.moved import MovedSegment, load_later_moves
+from lance_core.index.protocol import KeyedSegment
 from lance_core.scan.fragment_reader import FragmentReader
-from lance_core.sql.ternary import ANY
+from lance_core.sql.ternary import ANY, FALSE, NULL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -69,27 +70,43 @@ def has_index(manifest: Manifest, files: OpenFiles, paths: Sequence[str]) -> boo
     return _IndexedVersion(manifest, files, paths, tells_null=False).has_segments
 
 
-def rows_with_values(manifest: Manifest, files: OpenFiles, path: str, values: pa.Array) -> RowAnswer:
+@frozen(kw_only=True)
+class FoundRows:
+    """Rows that have one of some values, as far as indices know.
+
+    Attributes:
+        answer: What they know of all rows.
+        fragment_ids: Fragments of which they know the rows and their values.
+        rows: Shape (n,), addresses of these rows, ascending; deleted rows may be among them.
+        numbers: Shape (n,), position of the value of each.
+    """
+
+    answer: RowAnswer = UNKNOWN_ANSWER
+    fragment_ids: frozenset[int] = frozenset()
+    rows: Int64s
+    numbers: Int64s
+
+
+_NOTHING_FOUND = FoundRows(rows=np.empty(0, np.int64), numbers=np.empty(0, np.int64))
+
+
+def rows_with_values(manifest: Manifest, files: OpenFiles, path: str, values: pa.Array) -> FoundRows:
     """Return what the version's indices know of the rows whose column equals one of some values.
 
     Args:
         manifest: The version.
         files: The dataset's open files.
         path: The column.
-        values: Values of its type, none of which is null or NaN.
+        values: Distinct values of its type, none of which is null or NaN.
 
     Raises:
         CorruptDataError: A file of an index is damaged.
         NotFoundError: It is missing.
     """
     if manifest.index_section is None:
-        return UNKNOWN_ANSWER
+        return _NOTHING_FOUND
     source = _IndexedVersion(manifest, files, [path], tells_null=False)
-    if not source.has_segments:
-        return UNKNOWN_ANSWER
-    from lance_core.sql.pruning import Membership  # noqa: PLC0415 brings Arrow's kernels along
-
-    return source.ask(Membership(path, values))
+    return source.find(path, values) if source.has_segments else _NOTHING_FOUND
 
 
 @frozen(kw_only=True)
@@ -209,6 +226,45 @@ class _IndexedVersion:
                     self.asked[covering.index.name] = None
                     known = answers.narrowed(known, self.restricted(answer, covering))
         return known
+
+    def find(self, path: str, values: pa.Array) -> FoundRows:
+        """Return what all indices know of the rows that have one of some values."""
+        from lance_core.sql.pruning import Membership  # noqa: PLC0415 brings Arrow's kernels along
+
+        known, covered = UNKNOWN_ANSWER, set[int]()
+        parts = [(_NOTHING_FOUND.rows, _NOTHING_FOUND.numbers)]
+        for covering in self.segments(path):
+            with naming_index(covering.index.name):
+                segment = self.open(covering)
+                pairs = self._found(segment, covering, values)
+                if pairs is None:
+                    answer = segment.answer(Membership(path, values), tells_null=False)
+                else:
+                    answer = answers.of_rows(true=pairs[0], elsewhere=FALSE | NULL)
+                    new = set(covering.fragment_ids.tolist()) - covered
+                    mine = np.isin(pairs[0] >> ADDRESS_SHIFT, np.array(sorted(new), np.int64))
+                    parts.append((pairs[0][mine], pairs[1][mine]))
+                    covered |= new
+                if answer is not None:
+                    known = answers.narrowed(known, self.restricted(answer, covering))
+        rows, numbers = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+        order = np.argsort(rows, kind="stable")
+        return FoundRows(answer=known, fragment_ids=frozenset(covered), rows=rows[order], numbers=numbers[order])
+
+    def _found(self, segment: Segment, covering: _CoveringSegment, values: pa.Array) -> tuple[Int64s, Int64s] | None:
+        """Return the rows that a segment finds, by the addresses that they have now, and the position of each value."""
+        moves = segment.moves if isinstance(segment, MovedSegment) else None
+        original = segment.segment if isinstance(segment, MovedSegment) else segment
+        if not isinstance(original, KeyedSegment) or self._holds_row_ids(covering.index):
+            return None
+        found = original.find(values)
+        if found is None:
+            return None
+        numbers, rows = found
+        if moves is None:
+            return rows, numbers
+        rows = moves(rows)
+        return rows[rows >= 0], numbers[rows >= 0]
 
     def _covering(self, index: IndexMetadata, column: IndexedColumn) -> _CoveringSegment | None:
         from lance_core.index.kinds import readers_of  # noqa: PLC0415 most tables have no indices

@@ -203,9 +203,10 @@ def candidate_rows(
     if manifest.num_rows < MIN_TABLE_ROWS or not has_key_index(files, manifest, on):
         return None
     keys = source.keys(manifest.schema.select(on), int(manifest.num_rows * MOST_SHARE))
-    answer = None if keys is None else find_candidates(files, manifest, manifest.schema.select(on), keys)
-    if answer is None:
+    candidates = None if keys is None else find_candidates(files, manifest, manifest.schema.select(on), keys)
+    if candidates is None:
         return None
+    answer = candidates.answer
     fragments = _fragments(snapshot, answer)
     if fragments is None:
         return None
