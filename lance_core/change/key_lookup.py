@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from lance_core.format.schema import Schema
     from lance_core.index.answer import RowAnswer
     from lance_core.scan.fragment_reader import FragmentReader
-    from lance_core.scan.indexed import FoundRows
+    from lance_core.scan.indexed import KeyedRows
     from lance_core.scan.open_files import OpenFiles
 
     Offsets = npt.NDArray[np.int64]
@@ -49,21 +49,21 @@ class Candidates:
 
     Attributes:
         answer: What indices know of all rows.
-        found: Rows whose keys are known; None if there are none.
-        keys: What ``found`` has the positions of.
+        keyed: Rows whose keys are known; None if there are none.
+        keys: What ``keyed`` has the positions of.
     """
 
     answer: RowAnswer
-    found: FoundRows | None = None
+    keyed: KeyedRows | None = None
     keys: pa.Array | None = None
 
     def of(self, reader: FragmentReader) -> tuple[Offsets, pa.Array] | None:
         """Return the live rows of a fragment that have a key of the source, and their keys; None if that is unknown."""
-        if self.found is None or self.keys is None or reader.fragment.id not in self.found.fragment_ids:
+        if self.keyed is None or self.keys is None or reader.fragment.id not in self.keyed.fragment_ids:
             return None
         first = reader.fragment.id << ADDRESS_SHIFT
-        low, high = np.searchsorted(self.found.rows, (first, first + reader.physical_rows)).tolist()
-        offsets, numbers = self.found.rows[low:high] - first, self.found.numbers[low:high]
+        low, high = np.searchsorted(self.keyed.rows, (first, first + reader.physical_rows)).tolist()
+        offsets, numbers = self.keyed.rows[low:high] - first, self.keyed.numbers[low:high]
         if len(reader.deleted) and len(offsets):
             is_live = ~np.isin(offsets, reader.deleted)
             offsets, numbers = offsets[is_live], numbers[is_live]
@@ -87,12 +87,12 @@ def find_candidates(files: OpenFiles, manifest: Manifest, on: Schema, source: pa
     ]
     if not looked_up:
         return None
-    answer = reduce(and_, [found.answer for _, found in looked_up])
+    answer = reduce(and_, [keyed.answer for _, keyed in looked_up])
     if answer.is_unknown:
         return None
-    (keys, found), *others = looked_up
+    (keys, keyed), *others = looked_up
     return (
-        Candidates(answer=answer) if others or len(on.names) > 1 else Candidates(answer=answer, found=found, keys=keys)
+        Candidates(answer=answer) if others or len(on.names) > 1 else Candidates(answer=answer, keyed=keyed, keys=keys)
     )
 
 

@@ -150,8 +150,8 @@ class Matcher:
         plan = self.plan
         if not self.source.num_rows:
             return
-        known = None if self._candidates is None else self._candidates.of(reader)
-        ranges, offsets = self._places(reader) if known is None else ([], known[0])
+        row_keys = None if self._candidates is None else self._candidates.of(reader)
+        ranges, offsets = self._ranges(reader) if row_keys is None else ([], row_keys[0])
         if offsets is not None and not len(offsets):
             return
         join = self._keys()
@@ -162,7 +162,9 @@ class Matcher:
         wanted = max(default_batch_size(plan.on.to_arrow()), _SOURCES_PER_BATCH * self.source.num_rows)
         batch_size = min(wanted, _MAX_BATCH_ROWS)
         batches = (
-            [(known[0], [known[1]])] if known else key_rows(reader, plan.on, ranges, offsets, batch_size=batch_size)
+            [(row_keys[0], [row_keys[1]])]
+            if row_keys
+            else key_rows(reader, plan.on, ranges, offsets, batch_size=batch_size)
         )
         for rows, columns in batches:
             pairs = join.match(columns)
@@ -171,7 +173,7 @@ class Matcher:
                 pairs = pairs.where(~np.isin(pairs.target, reader.deleted))
             yield pairs if near is None else pairs.where(near[pairs.target])
 
-    def _places(self, reader: FragmentReader) -> tuple[Ranges, Positions | None]:
+    def _ranges(self, reader: FragmentReader) -> tuple[Ranges, Positions | None]:
         """Return the rows whose keys are read; see `candidates_of`."""
         return candidates_of(reader, None if self._candidates is None else self._candidates.answer)
 

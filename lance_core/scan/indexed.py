@@ -71,7 +71,7 @@ def has_index(manifest: Manifest, files: OpenFiles, paths: Sequence[str]) -> boo
 
 
 @frozen(kw_only=True)
-class FoundRows:
+class KeyedRows:
     """Rows that have one of some values, as far as indices know.
 
     Attributes:
@@ -87,10 +87,10 @@ class FoundRows:
     numbers: Int64s
 
 
-_NOTHING_FOUND = FoundRows(rows=np.empty(0, np.int64), numbers=np.empty(0, np.int64))
+_NO_KEYED_ROWS = KeyedRows(rows=np.empty(0, np.int64), numbers=np.empty(0, np.int64))
 
 
-def rows_with_values(manifest: Manifest, files: OpenFiles, path: str, values: pa.Array) -> FoundRows:
+def rows_with_values(manifest: Manifest, files: OpenFiles, path: str, values: pa.Array) -> KeyedRows:
     """Return what the version's indices know of the rows whose column equals one of some values.
 
     Args:
@@ -104,9 +104,9 @@ def rows_with_values(manifest: Manifest, files: OpenFiles, path: str, values: pa
         NotFoundError: It is missing.
     """
     if manifest.index_section is None:
-        return _NOTHING_FOUND
+        return _NO_KEYED_ROWS
     source = _IndexedVersion(manifest, files, [path], tells_null=False)
-    return source.find(path, values) if source.has_segments else _NOTHING_FOUND
+    return source.find(path, values) if source.has_segments else _NO_KEYED_ROWS
 
 
 @frozen(kw_only=True)
@@ -227,16 +227,16 @@ class _IndexedVersion:
                     known = answers.narrowed(known, self.restricted(answer, covering))
         return known
 
-    def find(self, path: str, values: pa.Array) -> FoundRows:
+    def find(self, path: str, values: pa.Array) -> KeyedRows:
         """Return what all indices know of the rows that have one of some values."""
         from lance_core.sql.pruning import Membership  # noqa: PLC0415 brings Arrow's kernels along
 
-        known, covered = UNKNOWN_ANSWER, set[int]()
-        parts = [(_NOTHING_FOUND.rows, _NOTHING_FOUND.numbers)]
+        combined, covered = UNKNOWN_ANSWER, set[int]()
+        parts = [(_NO_KEYED_ROWS.rows, _NO_KEYED_ROWS.numbers)]
         for covering in self.segments(path):
             with naming_index(covering.index.name):
                 segment = self.open(covering)
-                pairs = self._found(segment, covering, values)
+                pairs = self._pairs(segment, covering, values)
                 if pairs is None:
                     answer = segment.answer(Membership(path, values), tells_null=False)
                 else:
@@ -246,21 +246,21 @@ class _IndexedVersion:
                     parts.append((pairs[0][mine], pairs[1][mine]))
                     covered |= new
                 if answer is not None:
-                    known = answers.narrowed(known, self.restricted(answer, covering))
+                    combined = answers.narrowed(combined, self.restricted(answer, covering))
         rows, numbers = (np.concatenate(columns) for columns in zip(*parts, strict=True))
         order = np.argsort(rows, kind="stable")
-        return FoundRows(answer=known, fragment_ids=frozenset(covered), rows=rows[order], numbers=numbers[order])
+        return KeyedRows(answer=combined, fragment_ids=frozenset(covered), rows=rows[order], numbers=numbers[order])
 
-    def _found(self, segment: Segment, covering: _CoveringSegment, values: pa.Array) -> tuple[Int64s, Int64s] | None:
+    def _pairs(self, segment: Segment, covering: _CoveringSegment, values: pa.Array) -> tuple[Int64s, Int64s] | None:
         """Return the rows that a segment finds, by the addresses that they have now, and the position of each value."""
         moves = segment.moves if isinstance(segment, MovedSegment) else None
         original = segment.segment if isinstance(segment, MovedSegment) else segment
         if not isinstance(original, KeyedSegment) or self._holds_row_ids(covering.index):
             return None
-        found = original.find(values)
-        if found is None:
+        pairs = original.find(values)
+        if pairs is None:
             return None
-        numbers, rows = found
+        numbers, rows = pairs
         if moves is None:
             return rows, numbers
         rows = moves(rows)
