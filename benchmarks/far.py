@@ -2,6 +2,7 @@
 
     python benchmarks/far.py                           5 million rows, 30 ms, 90 MB/s for each connection
     python benchmarks/far.py --rows 500000 --rounds 3 --works 'take 100' append
+    python benchmarks/far.py --publish                 writes the figures into README.md, too
     python benchmarks/far.py --rows 500000 --faults    2 % of the answers are 503, 1 % dropped, 1 % stalled for 10 s
 
 The service is `far_server.py`, in a process of its own on this machine. Each engine works on tables that it wrote, with
@@ -17,6 +18,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -32,6 +35,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from data import load
+from report import PUBLISHED, publish
 
 import lance_core
 
@@ -224,16 +228,17 @@ def _open(service: Service, name: str) -> dict[str, float]:
     settings = [f"{key}={value}" for key, value in service.options.items()]
     command = [sys.executable, "-c", _OPEN.format(ENGINES[name].__name__), f"s3://bucket/{name}/1", *settings]
     service.tell(stats=True)
-    wall = time.perf_counter()
+    cpu, wall = _cpu_of_children(), time.perf_counter()
     subprocess.run(command, check=True)
-    return {"wall": time.perf_counter() - wall, "cpu": float("nan")} | service.tell(stats=True)
+    return {"wall": time.perf_counter() - wall, "cpu": _cpu_of_children() - cpu} | service.tell(stats=True)
 
 
-def _print(work: str, samples: dict[str, list[dict[str, float]]]) -> None:
-    medians = {
-        name: {key: statistics.median(sample[key] for sample in each) for key in each[0]}
-        for name, each in samples.items()
-    }
+def _cpu_of_children() -> float:
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
+def _print(work: str, medians: dict[str, dict[str, float]]) -> None:
     ours, theirs = medians.values()
     print(f"{work:24} {ours['wall'] / theirs['wall']:5.2f} of the wall, {ours['cpu'] / theirs['cpu']:5.2f} of the CPU")
     for name, found in medians.items():
@@ -244,14 +249,24 @@ def _print(work: str, samples: dict[str, list[dict[str, float]]]) -> None:
         )
 
 
+def _publish(medians: dict[str, dict[str, dict[str, float]]], options: argparse.Namespace) -> None:
+    """Put works that were measured among the published results."""
+    results = json.loads((PUBLISHED / "results.json").read_text())
+    works = results.get("far", {}).get("works", {}) | medians
+    results["far"] = {"rows": options.rows, "rounds": options.rounds, "load": options.load, "works": works}
+    print("published:", *(path.name for path in publish(results)))
+
+
 def main() -> None:
     """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=5_000_000, help="of the table with 1 and with 50 fragments")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--works", nargs="+", help="beginnings of the names of works; all by default")
+    parser.add_argument("--publish", action="store_true", help="rewrite the figures of README.md")
     parser.add_argument("--faults", action="store_true", help="try works on a service that fails")
     options = parser.parse_args()
+    options.load = os.getloadavg()[0]
     with serving() as service:
         for name, engine in ENGINES.items():
             _write(service, engine, name, options.rows)
@@ -264,6 +279,7 @@ def main() -> None:
             work: lambda name, table=table, do=do: _measure(service, name, table, do)
             for work, (table, do) in _works(options.rows).items()
         }
+        medians: dict[str, dict[str, dict[str, float]]] = {}
         for work, measure in works.items():
             if options.works and not work.startswith(tuple(options.works)):
                 continue
@@ -271,7 +287,13 @@ def main() -> None:
             for number in range(options.rounds + 1):
                 for name in list(ENGINES)[:: -1 if number % 2 else 1]:
                     samples[name].append(measure(name))
-            _print(work, {name: each[1:] for name, each in samples.items()})
+            medians[work] = {
+                name: {key: statistics.median(sample[key] for sample in each[1:]) for key in each[0]}
+                for name, each in samples.items()
+            }
+            _print(work, medians[work])
+        if options.publish:
+            _publish(medians, options)
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ HERE = Path(__file__).parent
 PUBLISHED = HERE / "published"
 README = {
     HERE.parent / "README.md": ("summary",),
-    HERE / "README.md": ("goals", "codecs"),
+    HERE / "README.md": ("goals", "codecs", "far"),
     HERE.parent / "docs/compression.md": ("profiles",),
 }
 """Files, and which of the parts below each has, one between each pair of marks."""
@@ -118,11 +118,33 @@ def summary_text(results: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def far_text(results: Mapping[str, Any]) -> str:
+    """What works on object storage cost."""
+    far = results.get("far")
+    if far is None:
+        return "Not measured yet."
+    lines = [
+        f"Rows: {far['rows']:,}; {far['rounds']} rounds; load {far['load']:.1f} at the start.",
+        "",
+        "| | wall | CPU | s | pylance | requests | pylance | rounds | pylance | MB | pylance |",
+        "|---|" + "---:|" * 10,
+    ]
+    for work, found in far["works"].items():
+        ours, theirs = found["lance_core"], found["pylance"]
+        cells = [_short(ours[name] / theirs[name]) for name in ("wall", "cpu")]
+        for name, form in (("wall", ".2f"), ("requests", ".0f"), ("rounds", ".0f")):
+            cells += [f"{ours[name]:{form}}", f"{theirs[name]:{form}}"]
+        cells += [f"{side['bytes'] / 1e6:.1f}" for side in (ours, theirs)]
+        lines.append(f"| {work} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
 PARTS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "summary": summary_text,
     "goals": goals_text,
     "codecs": codecs_text,
     "profiles": profiles_text,
+    "far": far_text,
 }
 
 
