@@ -7,6 +7,8 @@
 #   make docs          build the documentation site and show it (DOCS_PORT=8000)
 #   make bench-far     measure beside pylance on object storage
 #   make release-check  build the packages, install them into empty environments, use them there
+#   make test-deploy   run the deployment example as processes: Postgres, a Spark cluster, Dagster's services
+#   make matrix        run the compat tests with other versions of pylance and of Python (PYLANCE="10 11 12 13 14")
 #   make test-torch    run the tests of lance_core.torch with PyTorch, several GB
 PYTHON ?= python3
 PORT ?= 3000
@@ -27,7 +29,7 @@ PROJECTS := Makefile pyproject.toml example_project/pyproject.toml $(wildcard re
 # Each process would otherwise compile anew what it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo ui check test test-spark test-torch docs release-check bench bench-far proto lint style types quick clean
+.PHONY: help demo ui check test test-spark test-torch test-deploy matrix docs release-check bench bench-far proto lint style types quick clean
 help:
 	@sed -n 's/^#   //p' Makefile
 
@@ -70,6 +72,8 @@ test: $(VENV)/.dev
 	@$(BIN)/python -m pytest -n $(WORKERS)
 
 SPARK_VERSIONS ?= 4.1 4.2 4.3
+PYLANCE ?= 10 11 12 13 14
+PYTHONS ?= 3.11 3.12 3.13 3.14
 $(VENV)/pyspark-%: $(VENV)/.dev
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target $@ 'pyspark==$*.*'
 
@@ -86,6 +90,15 @@ $(VENV)/torch: $(VENV)/.dev
 # PyTorch warns of CUDA libraries that it does not find.
 test-torch: $(VENV)/torch
 	@PYTHONPATH=$(CURDIR)/$(VENV)/torch $(BIN)/python -m pytest -W ignore tests/compat/test_torch.py
+
+$(VENV)/postgres: $(VENV)/.dev
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target $@ 'dagster-postgres==0.29.*' psycopg2-binary 'sqlalchemy<2.1'
+
+test-deploy: $(VENV)/postgres
+	@LANCE_TESTS=deep PYTHONPATH=$(CURDIR)/$(VENV)/postgres $(BIN)/python -m pytest tests/example/test_deployment.py
+
+matrix: $(VENV)/.dev
+	@$(BIN)/python tests/project/matrix.py --pylance $(PYLANCE) --python $(PYTHONS)
 
 docs: $(VENV)/.dev
 	@$(BIN)/python docs/site.py serve --dev-addr 127.0.0.1:$(DOCS_PORT)

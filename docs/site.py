@@ -41,7 +41,7 @@ SECTIONS = {
         "docs/object-stores.md",
         "docs/command-line.md",
     ),
-    "In production": ("docs/incidents.md", "docs/observing.md"),
+    "In production": ("docs/deployment.md", "docs/incidents.md", "docs/observing.md"),
     "Reference": ("reference/*.md", "docs/supported.md"),
     "Understanding": ("docs/guarantees.md", "docs/comparison.md", "docs/security.md", "benchmarks/README.md"),
     "Design": ("docs/design/README.md", "lance_core/README.md", "docs/design/*.md"),
