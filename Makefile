@@ -98,7 +98,7 @@ test-deploy: $(VENV)/postgres
 	@LANCE_TESTS=deep PYTHONPATH=$(CURDIR)/$(VENV)/postgres $(BIN)/python -m pytest tests/example/test_deployment.py
 
 matrix: $(VENV)/.dev
-	@$(BIN)/python tests/project/matrix.py --pylance $(PYLANCE) --python $(PYTHONS)
+	@$(BIN)/python tests/project/matrix.py --pylance $(PYLANCE) --python $(PYTHONS) --dependencies lowest newest
 
 docs: $(VENV)/.dev
 	@$(BIN)/python docs/site.py serve --dev-addr 127.0.0.1:$(DOCS_PORT)
