@@ -42,7 +42,7 @@ SECTIONS = {
         "docs/command-line.md",
     ),
     "In production": ("docs/deployment.md", "docs/incidents.md", "docs/observing.md"),
-    "Reference": ("reference/*.md", "docs/supported.md"),
+    "Reference": ("reference/*.md", "docs/supported.md", "docs/versions.md"),
     "Understanding": ("docs/guarantees.md", "docs/comparison.md", "docs/security.md", "benchmarks/README.md"),
     "Design": ("docs/design/README.md", "lance_core/README.md", "docs/design/*.md"),
     "Contributing": ("CONTRIBUTING.md", "docs/contributing/*.md", "tests/README.md", "SECURITY.md", "CHANGELOG.md"),
@@ -128,9 +128,9 @@ def _methods_defined_elsewhere(value: object) -> Iterator[str]:
 
 def _nav() -> list[dict[str, object]]:
     named = {section: _listed(patterns) for section, patterns in SECTIONS.items()}
-    taken = {page for pages in named.values() for page in pages}
+    taken = {"docs/tutorial.md", *(page for pages in named.values() for page in pages)}
     named["How-to"] += [page for page in _listed(("docs/*.md",)) if page not in taken]
-    return [{"Start": "index.md"}, *({section: pages} for section, pages in named.items())]
+    return [{"Start": "index.md"}, {"Tutorial": "docs/tutorial.md"}, *({section: pages} for section, pages in named.items())]
 
 
 def _listed(patterns: tuple[str, ...]) -> list[str]:
