@@ -130,7 +130,8 @@ def _nav() -> list[dict[str, object]]:
     named = {section: _listed(patterns) for section, patterns in SECTIONS.items()}
     taken = {"docs/tutorial.md", *(page for pages in named.values() for page in pages)}
     named["How-to"] += [page for page in _listed(("docs/*.md",)) if page not in taken]
-    return [{"Start": "index.md"}, {"Tutorial": "docs/tutorial.md"}, *({section: pages} for section, pages in named.items())]
+    first: list[dict[str, object]] = [{"Start": "index.md"}, {"Tutorial": "docs/tutorial.md"}]
+    return [*first, *({section: pages} for section, pages in named.items())]
 
 
 def _listed(patterns: tuple[str, ...]) -> list[str]:
