@@ -80,6 +80,49 @@ class Watch:
         return rows if span.total_tasks is None else f"{span.tasks} of {count_text(span.total_tasks, 'task')}, {rows}"
 
 
+class _Teller:
+    """Writes the lines about all running steps, from one thread that ends when there are none.
+
+    A thread for each step costs more than most steps of maintenance.
+    """
+
+    def __init__(self) -> None:
+        self._condition = threading.Condition()
+        self._due_s: dict[Watch, float] = {}
+        self._wake_s = 0.0
+        self._thread: threading.Thread | None = None
+
+    def add(self, watch: Watch) -> None:
+        """Tell of a step from now on."""
+        with self._condition:
+            self._due_s[watch] = time.monotonic() + INTERVAL_S
+            if self._thread is None or not self._thread.is_alive():  # a process that was forked has none
+                self._thread = threading.Thread(target=self._run, name="lance_dagster_progress", daemon=True)
+                self._thread.start()
+            if self._due_s[watch] < self._wake_s:
+                self._condition.notify()
+
+    def remove(self, watch: Watch) -> None:
+        """Tell no more of a step; when this returns, its last line has been written."""
+        with self._condition:
+            del self._due_s[watch]
+
+    def _run(self) -> None:
+        with self._condition:
+            was_woken = True
+            while self._due_s or was_woken:
+                self._wake_s = min(self._due_s.values(), default=time.monotonic() + INTERVAL_S)
+                was_woken = self._condition.wait(max(self._wake_s - time.monotonic(), 0.0))
+                for watch in [watch for watch, due_s in self._due_s.items() if due_s <= time.monotonic()]:
+                    self._due_s[watch] = time.monotonic() + INTERVAL_S
+                    with suppress(Exception):  # a run log that is gone
+                        watch.tell(INTERVAL_S)
+            self._thread = None
+
+
+_TELLER = _Teller()
+
+
 def spark_tasks(session: Any) -> list[str]:
     """Return how many tasks of Spark's running stages are done; nothing without a classic session."""
     context = None if session is None else getattr(session, "_sc", None)
@@ -104,23 +147,16 @@ def watched(log: Logger, uri: str, doing: str, *, session: Any = None) -> Genera
         doing: What is being done.
         session: Spark session that computes, if there is one; `Watch.session` takes it later, too.
     """
-    watch, done = Watch(log, uri, doing), threading.Event()
+    watch = Watch(log, uri, doing)
     watch.session = session
     remove: Callable[[], None] = telemetry.observe(watch.begin)
-
-    def tell() -> None:
-        while not done.wait(INTERVAL_S):
-            watch.tell(INTERVAL_S)
-
     with _connect_tasks(session, log, doing):
-        teller = threading.Thread(target=tell, name="lance_dagster_progress", daemon=True)
-        teller.start()
+        _TELLER.add(watch)
         try:
             yield watch
         finally:
             remove()
-            done.set()
-            teller.join()
+            _TELLER.remove(watch)
 
 
 @contextmanager

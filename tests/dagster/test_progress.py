@@ -1,6 +1,7 @@
 """The run log while a step runs: what is written where, how fast, and what got in its way."""
 
 import logging
+import threading
 import time
 import types
 from datetime import timedelta
@@ -65,6 +66,20 @@ def test_maintenance_says_what_it_did(run, instance, tables):
     (told,) = [line for line in lines if "is at version 4" in line]
     assert "3 fragments" in told
     assert "became 1" in told
+
+
+@pytest.mark.usefixtures("often")
+def test_steps_that_run_at_once_share_a_thread(caplog):
+    log = logging.getLogger("run")
+    with (
+        caplog.at_level(logging.INFO),
+        progress.watched(log, "a", "Storing a"),
+        progress.watched(log, "b", "Storing b"),
+    ):
+        time.sleep(0.2)
+        tellers = [thread for thread in threading.enumerate() if thread.name == "lance_dagster_progress"]
+    assert len(tellers) == 1
+    assert {message.partition(",")[0] for message in caplog.messages} == {"Storing a", "Storing b"}
 
 
 def test_lost_commits_and_retries_are_told(tmp_path, caplog):
