@@ -1,10 +1,12 @@
 """Kernels of full-text indices: blocks of postings, positions, words that are nearly spelt like another."""
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import lance_core
 from lance_core.errors import CorruptDataError, InvalidInputError
 from lance_core.format.fst import Fst
 from lance_core.format.inverted_index import TextOptions
@@ -20,7 +22,7 @@ from lance_core.format.posting_blocks import (
 )
 from lance_core.index.inverted_words import NearPattern, near_words
 from lance_core.index.text.analyzer import Analyzer
-from lance_core.query import BooleanQuery, MatchQuery, MultiMatchQuery, Occur, PhraseQuery
+from lance_core.query import BooleanQuery, FullTextOperator, MatchQuery, MultiMatchQuery, Occur, PhraseQuery
 
 SCORE = b"\0\0\0\0"
 
@@ -140,3 +142,28 @@ def test_queries_say_what_is_wrong_with_them():
         PhraseQuery("a", "t", slop=-1)
     with pytest.raises(InvalidInputError, match="2 columns have 1 'boosts'"):
         MultiMatchQuery("a", ["t", "u"], boosts=[1.0])
+
+
+def test_a_limit_takes_the_first_rows_of_all_whatever_is_deleted_or_left_out(tmp_path):
+    rng = np.random.default_rng(0)
+    texts = [" ".join(f"w{number}" for number in rng.zipf(1.5, 8) % 50) for _ in range(3000)]
+    table = lance_core.write_dataset(pa.table({"id": range(3000), "t": texts}), tmp_path / "t")
+    table.create_scalar_index("t", "INVERTED")
+
+    def check(query, **options):
+        every = table.to_table(columns=["id", "_score"], full_text_query=query, **options)
+        assert every["_score"].to_pylist() == sorted(every["_score"].to_pylist(), reverse=True)
+        for limit in (1, 5, 40):
+            assert table.to_table(columns=["id", "_score"], full_text_query=query, limit=limit, **options).equals(
+                every.slice(0, limit)
+            )
+        return every["id"].to_pylist()
+
+    queries = ["w1 w2 w3", "w7", "w30 w41 w2", MatchQuery("w1 w2", "t", operator=FullTextOperator.AND)]
+    best = [check(query) for query in queries]
+    table.delete(f"id IN {tuple({row for rows in best for row in rows[:100]})}")
+    for query, before in zip(queries, best, strict=True):
+        after = check(query)
+        assert after
+        assert not set(after) & set(before[:100])
+        check(query, filter="id % 7 = 0", prefilter=True)
