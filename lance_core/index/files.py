@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from lance_core.store.base import Store
 
 _FILE_VERSION = "2.1"
-_BATCH_ROWS = _MAX_ROWS_AT_ONCE = 1 << 16
-"""Rows of a batch, and up to which a read as rows takes less time than to begin a scan."""
+_MAX_ROWS_AT_ONCE = 1 << 16
+"""Rows up to which a read as rows takes less time than to begin a scan."""
 
 
 class SegmentFiles:
@@ -119,7 +119,7 @@ def read_columns(reader: DataFileReader, names: Sequence[str], start: int, end: 
     if end - start <= _MAX_ROWS_AT_ONCE:
         batch = reader.take(projection, reader.column_numbers, np.arange(start, end))
         return [batch.column(name) for name in names]
-    batches = reader.scan(projection, reader.column_numbers, start=start, end=end, batch_size=_BATCH_ROWS)
+    batches = reader.scan(projection, reader.column_numbers, start=start, end=end, batch_size=end - start)
     table = pa.Table.from_batches(batches, schema=projection.to_arrow()).select(list(names))
     return [_whole(column) for column in table.columns]
 
@@ -131,4 +131,6 @@ def metadata_number(reader: DataFileReader, key: str) -> int | None:
 
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:
+    if column.num_chunks == 1:
+        return column.chunk(0)
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)

@@ -109,7 +109,9 @@ class Corpus:
         """Return what is added to the frequency of a word below the line, by the number of words of a document."""
         if not len(lengths):
             return np.empty(0, np.float32)
-        return (K1 * (1 - B) + K1 * B / self.average * lengths).astype(np.float32)
+        norms = np.multiply(lengths, np.float32(K1 * B / self.average), dtype=np.float32)
+        norms += np.float32(K1 * (1 - B))
+        return norms
 
     def weight(self, num_documents: int) -> float:
         """Return the weight of a word that so many documents have."""
