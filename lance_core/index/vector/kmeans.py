@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lance_core.index.vector.distances import squared_norms
+from lance_core.index.vector.distances import products, squared_norms
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -35,7 +35,7 @@ def nearest_centroids(vectors: Vectors, centroids: Vectors) -> tuple[Int64s, npt
         Numbers of centroids, and ``v.c - |c|^2 / 2``, which is largest for the nearest; both of shape (n,).
     """
     # A last item of 1 in vectors and of -|c|^2 / 2 in centroids makes the product the whole score.
-    factors = np.concatenate([centroids, -0.5 * squared_norms(centroids)[:, None]], axis=1).T.copy()
+    factors = np.concatenate([centroids, -0.5 * squared_norms(centroids)[:, None]], axis=1)
     step = max(256, _BLOCK_ITEMS // len(centroids))
     numbers, scores = np.empty(len(vectors), np.int64), np.empty(len(vectors), vectors.dtype)
     extended = np.ones((min(step, len(vectors)), vectors.shape[1] + 1), vectors.dtype)
@@ -43,10 +43,10 @@ def nearest_centroids(vectors: Vectors, centroids: Vectors) -> tuple[Int64s, npt
         part = vectors[start : start + step]
         block = extended[: len(part)]
         block[:, :-1] = part
-        products = block @ factors
-        best = products.argmax(axis=1)
+        every = products(block, factors)
+        best = every.argmax(axis=1)
         numbers[start : start + step] = best
-        scores[start : start + step] = products[np.arange(len(part)), best]
+        scores[start : start + step] = every[np.arange(len(part)), best]
     return numbers, scores
 
 
