@@ -2,19 +2,21 @@
 
     python benchmarks/vectors.py [--rows 20000] [--dimensions 128] [--partitions 64]
 
-Prints milliseconds of both libraries, the best of some runs, and the share of the nearest ten rows that an index finds.
+Both libraries search the same indices, that of pylance and that of lance_core. Prints milliseconds of CPU of both, the
+median of some rounds, and the share of the nearest ten rows that they find.
 """
 
 from __future__ import annotations
 
 import argparse
 import tempfile
-import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import lance
 import numpy as np
 import pyarrow as pa
+from measure import compare
 
 import lance_core
 
@@ -23,7 +25,8 @@ if TYPE_CHECKING:
 
 K = 10
 MANY = 100
-RUNS = 3
+ROUNDS = 5
+ENGINES = {"lance_core": lance_core, "pylance": lance}
 PROBING = {"nprobes": 20, "refine_factor": 10}
 
 
@@ -32,16 +35,6 @@ def vectors(rows: int, dimensions: int, seed: int) -> np.ndarray:
     rng = np.random.default_rng(seed)
     centers = np.random.default_rng(0).normal(size=(max(rows // 300, 1), dimensions))
     return (centers[rng.integers(0, len(centers), rows)] + 0.7 * rng.normal(size=(rows, dimensions))).astype(np.float32)
-
-
-def milliseconds(work: Callable[[], Any], runs: int = RUNS) -> float:
-    """Return the time of the fastest run."""
-    times: list[float] = []
-    for _ in range(runs):
-        began = time.perf_counter()
-        work()
-        times.append((time.perf_counter() - began) * 1000)
-    return min(times)
 
 
 def search(dataset: Any, query: np.ndarray, **options: Any) -> pa.Table:
@@ -59,9 +52,10 @@ def recall(dataset: Any, queries: np.ndarray, exact: list[set[int]], **options: 
     return sum(hits) / (K * len(exact))
 
 
-def report(name: str, ours: float, theirs: float, note: str = "") -> None:
-    """Print a line."""
-    print(f"{name:<34}{ours:>12.1f}{theirs:>12.1f}{ours / theirs:>8.2f}  {note}")
+def show(name: str, calls: dict[str, Callable[[], Any]], rounds: int = ROUNDS, note: str = "") -> None:
+    """Measure and print a line."""
+    ours, theirs = (spent.cpu * 1000 for spent in compare(calls, rounds).values())
+    print(f"{name:<44}{ours:>12.1f}{theirs:>12.1f}{ours / theirs:>8.2f}  {note}", flush=True)
 
 
 def main() -> None:
@@ -75,34 +69,36 @@ def main() -> None:
     queries = vectors(MANY, chosen.dimensions, 2)
     table = pa.table({"id": range(len(rows)), "v": pa.FixedSizeListArray.from_arrays(rows.ravel(), chosen.dimensions)})
     with tempfile.TemporaryDirectory() as folder:
-        paths = [f"{folder}/ours.lance", f"{folder}/theirs.lance"]
-        for path in paths:
+        paths = {name: f"{folder}/{name}" for name in ENGINES}
+        for path in paths.values():
             lance.write_dataset(table, path)
-        print(f"{'milliseconds':<34}{'lance_core':>12}{'pylance':>12}{'ratio':>8}")
-        compare(paths, queries, chosen.partitions, chosen.dimensions)
+        print(f"{'milliseconds of CPU':<44}{'lance_core':>12}{'pylance':>12}{'ratio':>8}")
+        both = {name: engine.dataset(paths["pylance"]) for name, engine in ENGINES.items()}
+        for name, q in (("exact, one query", queries[0]), (f"exact, {MANY} queries", queries)):
+            show(name, {engine: partial(search, one, q) for engine, one in both.items()})
+        some = queries[:20]
+        exact = [set(search(both["lance_core"], query, use_index=False)["id"].to_pylist()) for query in some]
+        for kind, options in (("IVF_FLAT", {}), ("IVF_PQ", {"num_sub_vectors": chosen.dimensions // 8})):
+            asked = {"num_partitions": chosen.partitions, "replace": True, **options}
+            show(f"{kind}, build", {name: partial(build, name, path, kind, asked) for name, path in paths.items()}, 1)
+            for builder, path in paths.items():
+                measure_searches(f"{kind} of {builder}", path, queries, exact)
 
 
-def compare(paths: list[str], queries: np.ndarray, partitions: int, dimensions: int) -> None:
-    """Measure exact searches, and each index."""
-    ours, theirs = lance_core.dataset(paths[0]), lance.dataset(paths[1])
-    for name, asked in (("exact, one query", queries[0]), (f"exact, {MANY} queries", queries)):
-        report(name, *(milliseconds(lambda one=one, q=asked: search(one, q)) for one in (ours, theirs)))
-    some = queries[:20]
-    exact = [set(search(ours, query, use_index=False)["id"].to_pylist()) for query in some]
-    for kind, options in (("IVF_FLAT", {}), ("IVF_PQ", {"num_sub_vectors": dimensions // 8})):
-        asked = {"num_partitions": partitions, "replace": True, **options}
-        report(
-            f"{kind}, build",
-            *(
-                milliseconds(lambda one=one, o=asked, k=kind: one.create_index("v", k, **o), 1)
-                for one in (ours, theirs)
-            ),
+def build(engine: str, path: str, kind: str, options: dict[str, Any]) -> None:
+    """Build an index."""
+    ENGINES[engine].dataset(path).create_index("v", kind, **options)
+
+
+def measure_searches(name: str, path: str, queries: np.ndarray, exact: list[set[int]]) -> None:
+    """Measure searches in one index."""
+    both = {engine: module.dataset(path) for engine, module in ENGINES.items()}
+    found = [recall(one, queries[: len(exact)], exact, **PROBING) for one in both.values()]
+    note = f"recall {found[0]:.3f}, {found[1]:.3f}"
+    for count, q in (("one query", queries[0]), (f"{MANY} queries", queries)):
+        show(
+            f"{name}, {count}", {engine: partial(search, one, q, **PROBING) for engine, one in both.items()}, note=note
         )
-        found = [recall(one, some, exact, **PROBING) for one in (ours, theirs)]
-        note = f"recall {found[0]:.3f}, {found[1]:.3f}"
-        for name, q in ((f"{kind}, one query", queries[0]), (f"{kind}, {MANY} queries", queries)):
-            times = (milliseconds(lambda one=one, q=q: search(one, q, **PROBING)) for one in (ours, theirs))
-            report(name, *times, note)
 
 
 if __name__ == "__main__":
