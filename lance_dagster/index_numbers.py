@@ -9,6 +9,8 @@ import dagster as dg
 if TYPE_CHECKING:
     import lance_core
 
+_VECTOR_TYPES = ("IVF_FLAT", "IVF_PQ", "IVF_SQ", "IVF_HNSW")
+
 
 def index_numbers(dataset: lance_core.LanceDataset) -> dict[str, Any]:
     """Return metadata about all indices of a table, from the manifest alone."""
@@ -34,3 +36,19 @@ def index_numbers(dataset: lance_core.LanceDataset) -> dict[str, Any]:
         "lance/index_bytes": sum(index.total_size_bytes or 0 for index in descriptions),
         "lance/index_table": dg.MetadataValue.md("\n".join(lines)),
     }
+
+
+def vector_index_numbers(dataset: lance_core.LanceDataset, column: str) -> dict[str, int | float]:
+    """Return metadata about the vector index over a column: partitions, their imbalance, rows that it lacks.
+
+    The imbalance is the size of the largest partition, divided by the mean: 1 if all are equal.
+    """
+    for index in dataset.describe_indices():
+        if index.field_names == [column] and index.index_type.startswith(_VECTOR_TYPES):
+            segments = dataset.index_statistics(index.name)["segments"]
+            return {
+                "lance/index_partitions": max(segment["num_partitions"] for segment in segments),
+                "lance/index_imbalance": max(segment["imbalance"] for segment in segments),
+                "lance/uncovered_rows": dataset.count_rows() - index.num_rows_indexed,
+            }
+    return {"lance/uncovered_rows": dataset.count_rows()}

@@ -11,6 +11,7 @@ import dagster as dg
 from lance_core.errors import InvalidInputError
 from lance_core.vector import measure_recall
 from lance_dagster.checks import asset_key
+from lance_dagster.index_numbers import vector_index_numbers
 from lance_dagster.settings import BRANCH
 
 if TYPE_CHECKING:
@@ -32,7 +33,8 @@ def build_recall_check(
 ) -> dg.AssetChecksDefinition:
     """Check that searches in a vector index find most of the nearest rows.
 
-    Vectors of the table, at random, are searched for with the index and by comparing all vectors.
+    Vectors of the table, at random, are searched for with the index and by comparing all vectors. The metadata also
+    have the number of partitions, their imbalance and the number of rows that the index does not cover.
 
     Args:
         asset: The asset whose table is looked at.
@@ -70,7 +72,11 @@ def build_recall_check(
         )
         return dg.AssetCheckResult(
             passed=recall >= min_recall,
-            metadata={"lance/recall": recall, "lance/version": dataset.version},
+            metadata={
+                "lance/recall": recall,
+                "lance/version": dataset.version,
+                **vector_index_numbers(dataset, column),
+            },
             description=f"Searches find {recall:.1%} of the nearest {k} rows; {min_recall:.1%} are asked for.",
         )
 

@@ -146,12 +146,20 @@ def test_the_recall_of_an_index_is_checked(embeddings, tmp_path):
         selection = dg.AssetSelection.checks(check)
         result = dg.materialize([dg.AssetSpec("t"), check], resources=resources, selection=selection)
         (evaluation,) = result.get_asset_check_evaluations()
-        return evaluation.passed, evaluation.metadata["lance/recall"].value
+        return evaluation.passed, {name: entry.value for name, entry in evaluation.metadata.items()}
 
-    assert outcome(nprobes=16) == (True, 1.0)
-    passed, recall = outcome(nprobes=1)
+    passed, numbers = outcome(nprobes=16)
+    assert passed
+    assert numbers["lance/index_imbalance"] > 1
+    del numbers["lance/index_imbalance"]
+    assert numbers == {
+        "lance/recall": 1.0, "lance/version": 2, "lance/index_partitions": 16, "lance/uncovered_rows": 0
+    }  # fmt: skip
+    passed, numbers = outcome(nprobes=1)
     assert not passed
-    assert 0 < recall < 0.95
+    assert 0 < numbers["lance/recall"] < 0.95
+    embeddings.drop_index("v_idx")
+    assert outcome()[1]["lance/uncovered_rows"] == 400
     with pytest.raises(InvalidInputError, match="from 0 to 1"):
         build_recall_check("t", "v", min_recall=2)
 
