@@ -160,7 +160,7 @@ def scored(
 
 def _bound(totals: Float32s, lists: Sequence[Int64s], count: int) -> float:
     """Return a score that so many documents have, or more: those of the rarest word with so many documents."""
-    long_enough = [documents for documents in lists if len(documents) >= count]
+    long_enough = [documents for documents in lists if len(documents) >= count > 0]
     if not long_enough:
         return 0.0
     scores = totals[min(long_enough, key=len)]

@@ -153,7 +153,7 @@ def test_a_limit_takes_the_first_rows_of_all_whatever_is_deleted_or_left_out(tmp
     def check(query, **options):
         every = table.to_table(columns=["id", "_score"], full_text_query=query, **options)
         assert every["_score"].to_pylist() == sorted(every["_score"].to_pylist(), reverse=True)
-        for limit in (1, 5, 40):
+        for limit in (0, 1, 5, 40):
             assert table.to_table(columns=["id", "_score"], full_text_query=query, limit=limit, **options).equals(
                 every.slice(0, limit)
             )
