@@ -149,7 +149,7 @@ class MergeJob:
         counts = np.sum([part.counts for part in parts], axis=0) if parts else np.zeros(3)
         numbers = {name: int(count) for name, count in zip(NUMBERS, counts, strict=True)}
         try:
-            self.hand_over(operation, numbers)
+            self.hand_over(snapshot, operation, numbers)
         except CommitOutcomeUnknownError:
             raise
         except Exception:
@@ -157,8 +157,9 @@ class MergeJob:
             departure.remove_files(store)
             raise
 
-    def hand_over(self, operation: Update, numbers: Mapping[str, int]) -> None:
+    def hand_over(self, snapshot: Snapshot, operation: Update, numbers: Mapping[str, int]) -> None:
         """Leave the change to the caller, who commits it."""
+        del snapshot
         stage_transaction(self.job_target.open(), self.job_target.job, operation, numbers=numbers)
 
     def _depart(self, snapshot: Snapshot, departures: Mapping[int, BitMap]) -> Departure:

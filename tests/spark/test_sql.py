@@ -1,12 +1,15 @@
 """Plain SQL on a catalog of Lance tables: no jar, and no Python but that of the data source."""
 
+import shutil
+
+import pyarrow as pa
 import pytest
 from pyspark.errors import AnalysisException, PySparkException
 
 import lance_core
 from lance_core.spark import register
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas")]
 
 
 @pytest.fixture(scope="module")
@@ -15,11 +18,17 @@ def root(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def sql(new_session, root):
-    """Runs statements in a session with the catalog ``lance``; the rows as tuples."""
+def session(new_session, root):
+    """A session with the catalog ``lance``."""
     session = new_session(**{"catalog.lance": "lance_core.LanceCatalog", "catalog.lance.root": str(root)})
     register(session)
     register(session)
+    return session
+
+
+@pytest.fixture(scope="module")
+def sql(session):
+    """Runs statements; the rows as tuples."""
     return lambda text: [tuple(row) for row in session.sql(text).collect()]
 
 
@@ -70,6 +79,98 @@ def test_changes_keep_stable_row_ids_and_see_subqueries(sql, root):
         )
     sql("DELETE FROM lance.db.u WHERE id = 1000")
     assert lance_core.dataset(root / "db" / "u.lance").version == before_failure
+
+
+@pytest.fixture
+def race(session, tmp_path):
+    """Lets SQL call ``race(number)``, which returns the number, and another process commit when a task first does."""
+
+    def make(commit):
+        mark = tmp_path / "mark"
+
+        def race(number):
+            try:
+                mark.mkdir()
+            except FileExistsError:
+                return number
+            commit()
+            return number
+
+        session.udf.register("race", race, "bigint")
+
+    return make
+
+
+def orphans(uri):
+    """Data files that no version names."""
+    named = set()
+    for entry in lance_core.dataset(uri).versions():
+        for fragment in lance_core.dataset(uri, entry["version"]).snapshot.manifest.fragments:
+            named |= {file.path for file in fragment.files}
+    return {file.name for file in (uri / "data").iterdir()} - named
+
+
+MERGE = "MERGE INTO $ t USING (SELECT race(id) id FROM range(3, 6)) s ON t.id = s.id"
+INSERTS = "WHEN NOT MATCHED THEN INSERT (id, n) VALUES (s.id, 60)"
+RACES = {
+    "UPDATE $ SET n = n + race(100) WHERE id < 2": ("update", [(0, 110), (1, 111), (2, 2), (3, 3)]),
+    "DELETE FROM $ WHERE race(id) < 2 AND n < 11": ("update", [(1, 11), (2, 2), (3, 3)]),
+    f"{MERGE} WHEN MATCHED THEN UPDATE SET n = 50 {INSERTS}": (
+        "append",
+        [(0, 0), (1, 1), (2, 2), (3, 50), (4, 50), (5, 60)],
+    ),
+    f"{MERGE} {INSERTS}": ("append", [(0, 0), (1, 1), (2, 2), (3, 3), (4, 44), (5, 60)]),
+    "INSERT INTO $ SELECT race(9), 9": ("update", [(0, 10), (1, 11), (2, 2), (3, 3), (9, 9)]),
+    "INSERT OVERWRITE $ SELECT race(9), 9": ("append", [(9, 9)]),
+}
+"""Statements, what another process commits while they run, and the rows that both leave."""
+
+
+@pytest.mark.parametrize("stable", [False, True], ids=["addresses", "stable ids"])
+@pytest.mark.parametrize("statement", RACES)
+def test_statements_that_meet_another_commit_are_run_again(sql, root, race, statement, stable):
+    others, expected = RACES[statement]
+    uri = root / "race.lance"
+    shutil.rmtree(uri, ignore_errors=True)
+    rows = pa.table({"id": pa.array(range(4)), "n": pa.array(range(4))})
+    lance_core.write_dataset(rows, uri, enable_stable_row_ids=stable)
+
+    def commit():
+        if others == "update":
+            lance_core.dataset(uri).update({"n": "n + 10"}, where="id < 2")
+        else:
+            lance_core.write_dataset(pa.table({"id": [4], "n": [44]}), uri, mode="append")
+
+    race(commit)
+    sql(statement.replace("$", "lance.race"))
+    assert sorted(sql("SELECT id, n FROM lance.race")) == expected
+    assert lance_core.dataset(uri).version == 3
+    assert orphans(uri) == set()
+
+
+def test_a_statement_fails_if_the_columns_have_changed_since(sql, root, race):
+    uri = root / "columns.lance"
+    lance_core.write_dataset(pa.table({"id": [1, 2]}), uri)
+
+    def commit():
+        dataset = lance_core.dataset(uri)
+        dataset.update({"id": "id + 10"}, where="id = 1")
+        lance_core.dataset(uri).add_columns({"m": "id * 2"})
+
+    race(commit)
+    with pytest.raises(PySparkException, match="CommitConflictError: .* Run the statement again"):
+        sql("UPDATE lance.columns SET id = race(id) WHERE id = 1")
+    assert lance_core.dataset(uri).version == 3
+    assert orphans(uri) == set()
+
+
+def test_inserts_of_tiny_partitions_make_few_files(session, sql, root):
+    sql("CREATE TABLE lance.tiny (id BIGINT)")
+    session.range(0, 240, numPartitions=24).createOrReplaceTempView("tiny_rows")
+    sql("INSERT INTO lance.tiny SELECT * FROM tiny_rows")
+    assert len(lance_core.dataset(root / "tiny.lance").get_fragments()) == 8
+    sql("INSERT INTO lance.tiny WITH ('distribution' = 'balance') SELECT * FROM tiny_rows")
+    assert len(lance_core.dataset(root / "tiny.lance").get_fragments()) <= 10
 
 
 def test_tables_are_listed_and_dropped_and_what_is_not_supported_is_refused(sql, root):

@@ -20,7 +20,6 @@ import org.apache.spark.sql.connector.write.RowLevelOperationBuilder;
 import org.apache.spark.sql.connector.write.SupportsDelta;
 import org.apache.spark.sql.connector.write.Write;
 import org.apache.spark.sql.connector.write.WriteBuilder;
-import org.apache.spark.sql.execution.datasources.v2.python.PythonTable;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
@@ -40,10 +39,22 @@ public class RowChanges implements SupportsDelta, RowLevelOperationBuilder {
 
   private final LanceVersion version;
   private final RowLevelOperation.Command command;
+  private final boolean isAgain;
 
-  public RowChanges(LanceVersion version, RowLevelOperation.Command command) {
+  public RowChanges(LanceVersion version, RowLevelOperation.Command command, boolean isAgain) {
     this.version = version;
     this.command = command;
+    this.isAgain = isAgain;
+  }
+
+  /** True if rows keep their ids when they move. */
+  public boolean hasStableIds() {
+    return version.hasStableIds();
+  }
+
+  /** True if the statement was run before and met a conflict. */
+  public boolean isAgain() {
+    return isAgain;
   }
 
   public RowLevelOperation build() {
@@ -63,7 +74,7 @@ public class RowChanges implements SupportsDelta, RowLevelOperationBuilder {
   }
 
   public DeltaWriteBuilder newWriteBuilder(LogicalWriteInfo info) {
-    return new Unwritten();
+    return new Unwritten(version.hasStableIds());
   }
 
   public NamedReference[] rowId() {
@@ -74,13 +85,17 @@ public class RowChanges implements SupportsDelta, RowLevelOperationBuilder {
     return version.hasStableIds() ? new NamedReference[] {Expressions.column(ID)} : new NamedReference[0];
   }
 
-  /** The write of rows whose first columns are the operation, the address and, if they are stable, the id. */
-  public Write write(StructType rows, String queryId) {
+  /**
+   * The write of rows whose first columns are the operation, the address and, if they are stable, the id. If it inserts
+   * rows, what it does depends on which rows there are.
+   */
+  public Write write(StructType rows, boolean inserts) {
     Map options = new HashMap();
     options.putAll(version.options().asCaseSensitiveMap());
     options.put("row_changes", command.toString());
+    options.put("row_inserts", String.valueOf(inserts));
     options.put("version", String.valueOf(version.number()));
-    Info info = new Info(new CaseInsensitiveStringMap(options), queryId, rows);
+    Writes.Info info = new Writes.Info(rows, new CaseInsensitiveStringMap(options));
     return version.pythonTable(rows).newWriteBuilder(info).build();
   }
 
@@ -112,33 +127,14 @@ public class RowChanges implements SupportsDelta, RowLevelOperationBuilder {
     }
   }
 
-  /** Options of a write. */
-  public static class Info implements LogicalWriteInfo {
-    private final CaseInsensitiveStringMap options;
-    private final String queryId;
-    private final StructType schema;
-
-    public Info(CaseInsensitiveStringMap options, String queryId, StructType schema) {
-      this.options = options;
-      this.queryId = queryId;
-      this.schema = schema;
-    }
-
-    public CaseInsensitiveStringMap options() {
-      return options;
-    }
-
-    public String queryId() {
-      return queryId;
-    }
-
-    public StructType schema() {
-      return schema;
-    }
-  }
-
-  /** Takes the place of the write until the plan is replaced; asks for updated rows before new ones. */
+  /** Takes the place of the write until the plan is replaced; moved rows bring stable ids, so they come first. */
   public static class Unwritten implements DeltaWriteBuilder, DeltaWrite, RequiresDistributionAndOrdering {
+    private final boolean isOrdered;
+
+    public Unwritten(boolean isOrdered) {
+      this.isOrdered = isOrdered;
+    }
+
     public DeltaWrite build() {
       return this;
     }
@@ -148,7 +144,9 @@ public class RowChanges implements SupportsDelta, RowLevelOperationBuilder {
     }
 
     public SortOrder[] requiredOrdering() {
-      return new SortOrder[] {Expressions.sort(Expressions.column(OPERATION), SortDirection.ASCENDING)};
+      return isOrdered
+          ? new SortOrder[] {Expressions.sort(Expressions.column(OPERATION), SortDirection.ASCENDING)}
+          : new SortOrder[0];
     }
 
     public String description() {

@@ -2,21 +2,30 @@ package lance_core;
 
 import java.lang.reflect.Constructor;
 import java.util.ArrayList;
-import java.util.HashMap;
 import java.util.Iterator;
 import java.util.List;
-import java.util.Map;
-import java.util.UUID;
 import org.apache.spark.sql.catalyst.ProjectingInternalRow;
 import org.apache.spark.sql.catalyst.analysis.NamedRelation;
+import org.apache.spark.sql.catalyst.expressions.Alias;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
+import org.apache.spark.sql.catalyst.expressions.Literal;
+import org.apache.spark.sql.catalyst.expressions.NamedExpression;
+import org.apache.spark.sql.catalyst.expressions.NamedExpression$;
+import org.apache.spark.sql.catalyst.plans.LeftAnti$;
 import org.apache.spark.sql.catalyst.plans.logical.AppendData;
+import org.apache.spark.sql.catalyst.plans.logical.Join;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.MergeRows;
 import org.apache.spark.sql.catalyst.plans.logical.Project;
+import org.apache.spark.sql.catalyst.plans.logical.V2WriteCommand;
 import org.apache.spark.sql.catalyst.plans.logical.WriteDelta;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.catalyst.trees.TreeNode;
+import org.apache.spark.sql.connector.write.RowLevelOperation;
 import org.apache.spark.sql.connector.write.Write;
+import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
+import org.apache.spark.sql.execution.datasources.v2.DataSourceV2ScanRelation;
+import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import scala.Option;
@@ -29,7 +38,12 @@ import scala.jdk.javaapi.CollectionConverters;
  * <p>Compiled by Janino: no generics, no lambdas.
  */
 public class RowChangesRule extends Rule {
+  private static final int INSERT = 3; // as Spark numbers the operations of rows
+
   public TreeNode apply(TreeNode plan) {
+    if (plan instanceof AppendData || isMergeThatInserts(plan)) {
+      return insert((V2WriteCommand) plan);
+    }
     if (!(plan instanceof WriteDelta) || !(((WriteDelta) plan).operation() instanceof RowChanges)) {
       return plan;
     }
@@ -56,8 +70,106 @@ public class RowChangesRule extends Rule {
     }
     scala.collection.immutable.Seq columns = CollectionConverters.asScala(chosen).toSeq();
     LogicalPlan query = new Project(columns, changes.query());
-    Write write = ((RowChanges) changes.operation()).write(rows, UUID.randomUUID().toString());
+    Write write = statement((RowChanges) changes.operation(), rows, inserts(changes.query()));
     return append(withOutput((TreeNode) changes.originalTable(), columns), query, write);
+  }
+
+  private static Write statement(RowChanges operation, StructType rows, boolean inserts) {
+    return new Statement(operation.write(rows, inserts), operation.isAgain());
+  }
+
+  /** True for the rows of a MERGE that inserts rows. */
+  private static boolean inserts(LogicalPlan plan) {
+    if (plan instanceof MergeRows) {
+      return !((MergeRows) plan).notMatchedInstructions().isEmpty();
+    }
+    for (Iterator children = CollectionConverters.asJava(plan.children()).iterator(); children.hasNext();) {
+      if (inserts((LogicalPlan) children.next())) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  /** Spark 4.3 has a node for these, earlier versions append the rows. */
+  private static boolean isMergeThatInserts(TreeNode plan) {
+    return plan.getClass().getSimpleName().equals("InsertOnlyMerge");
+  }
+
+  /**
+   * A MERGE that only inserts rows is an append for Spark: of rows that have no match in the table. Whether they have
+   * one must hold at the commit, so it is written as a MERGE, too.
+   */
+  private static TreeNode insert(V2WriteCommand append) {
+    Write given = writeOf((TreeNode) append);
+    if (!(append.table() instanceof DataSourceV2Relation) || given == null || given instanceof Statement) {
+      return (TreeNode) append;
+    }
+    DataSourceV2Relation relation = (DataSourceV2Relation) append.table();
+    if (!(relation.table() instanceof SqlTable) || !relation.options().isEmpty()) {
+      return (TreeNode) append;
+    }
+    if (!isMergeThatInserts((TreeNode) append) && !lacks(append.query(), (SqlTable) relation.table())) {
+      return (TreeNode) append;
+    }
+    RowChanges operation = ((SqlTable) relation.table()).changes(RowLevelOperation.Command.MERGE);
+    List columns = new ArrayList();
+    columns.add(column(RowChanges.OPERATION, new Literal(Integer.valueOf(INSERT), DataTypes.IntegerType)));
+    columns.add(column(RowChanges.ADDRESS, new Literal(null, DataTypes.LongType)));
+    if (operation.hasStableIds()) {
+      columns.add(column(RowChanges.ID, new Literal(null, DataTypes.LongType)));
+    }
+    columns.addAll(CollectionConverters.asJava(append.query().output()));
+    List attributes = new ArrayList();
+    StructType rows = new StructType();
+    for (int i = 0; i < columns.size(); i++) {
+      Attribute attribute = ((NamedExpression) columns.get(i)).toAttribute();
+      attributes.add(attribute);
+      rows = rows.add(attribute.name(), attribute.dataType(), true);
+    }
+    LogicalPlan query = new Project(CollectionConverters.asScala(columns).toSeq(), append.query());
+    NamedRelation table = withOutput((TreeNode) relation, CollectionConverters.asScala(attributes).toSeq());
+    return append(table, query, statement(operation, rows, true));
+  }
+
+  private static Write writeOf(TreeNode command) {
+    for (int i = 0; i < command.productArity(); i++) {
+      Object argument = command.productElement(i);
+      if (argument instanceof Option && ((Option) argument).isDefined() && ((Option) argument).get() instanceof Write) {
+        return (Write) ((Option) argument).get();
+      }
+    }
+    return null;
+  }
+
+  private static Alias column(String name, Literal value) {
+    scala.collection.immutable.Seq none = (scala.collection.immutable.Seq) scala.collection.immutable.Nil$.MODULE$;
+    return new Alias(value, name, NamedExpression$.MODULE$.newExprId(), none, Option.empty(), none);
+  }
+
+  /** True for rows that have no match in a table. */
+  private static boolean lacks(LogicalPlan plan, SqlTable table) {
+    if (plan instanceof Join && ((Join) plan).joinType() == LeftAnti$.MODULE$ && reads(((Join) plan).right(), table)) {
+      return true;
+    }
+    for (Iterator children = CollectionConverters.asJava(plan.children()).iterator(); children.hasNext();) {
+      if (lacks((LogicalPlan) children.next(), table)) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  private static boolean reads(LogicalPlan plan, SqlTable table) {
+    if (plan instanceof DataSourceV2ScanRelation) {
+      return table.isRead(((DataSourceV2ScanRelation) plan).scan());
+    }
+    for (Iterator children = CollectionConverters.asJava(plan.children()).iterator(); children.hasNext();) {
+      if (reads((LogicalPlan) children.next(), table)) {
+        return true;
+      }
+    }
+    return false;
   }
 
   /** The relation with other columns: Spark compares those of an append with those of its rows. */

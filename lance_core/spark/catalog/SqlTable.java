@@ -13,8 +13,10 @@ import org.apache.spark.sql.connector.catalog.SupportsRowLevelOperations;
 import org.apache.spark.sql.connector.catalog.SupportsWrite;
 import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.catalog.TableCapability;
+import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.connector.read.ScanBuilder;
 import org.apache.spark.sql.connector.write.LogicalWriteInfo;
+import org.apache.spark.sql.connector.write.RowLevelOperation;
 import org.apache.spark.sql.connector.write.RowLevelOperationBuilder;
 import org.apache.spark.sql.connector.write.RowLevelOperationInfo;
 import org.apache.spark.sql.connector.write.SupportsTruncate;
@@ -39,12 +41,19 @@ public class SqlTable
   private final String name;
   private final LanceVersion version;
   private final boolean isPinned;
+  private final boolean isAgain;
   private final StructType schema;
 
   public SqlTable(String name, LanceVersion version, boolean isPinned) {
+    this(name, version, isPinned, false);
+  }
+
+  /** If `isAgain`, the statement was run before and met a conflict. */
+  private SqlTable(String name, LanceVersion version, boolean isPinned, boolean isAgain) {
     this.name = name;
     this.version = version;
     this.isPinned = isPinned;
+    this.isAgain = isAgain;
     StructType columns = new StructType();
     StructField[] fields = version.schema().fields();
     for (int i = 0; i < fields.length; i++) {
@@ -93,14 +102,38 @@ public class SqlTable
   }
 
   public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
-    return new Writes(version, info);
+    return new Appends(version, info);
   }
 
   public RowLevelOperationBuilder newRowLevelOperationBuilder(RowLevelOperationInfo info) {
     if (isPinned) {
       throw new UnsupportedOperationException("Only the newest version of a table can be changed");
     }
-    return new RowChanges(version, info.command());
+    return changes(info.command());
+  }
+
+  /** Changes of the rows of this version. */
+  public RowChanges changes(RowLevelOperation.Command command) {
+    return new RowChanges(version, command, isAgain);
+  }
+
+  /** True for scans of the version that the table is at. */
+  public boolean isRead(Scan scan) {
+    return scan instanceof LanceScan && ((LanceScan) scan).version == version;
+  }
+
+  /** The newest version, from a map by options; the table itself if a version was asked for; null if columns differ. */
+  public SqlTable newest(Map versions) {
+    if (isPinned) {
+      return this;
+    }
+    LanceVersion newest = (LanceVersion) versions.get(version.options());
+    if (newest == null) {
+      newest = LanceVersion.of(version.options());
+      versions.put(version.options(), newest);
+    }
+    SqlTable table = new SqlTable(name, newest, false, true);
+    return table.schema.equals(schema) ? table : null;
   }
 
   /** A column that queries get only if they name it. */
@@ -125,12 +158,12 @@ public class SqlTable
   }
 
   /** Appends rows, or replaces all of them. */
-  public static class Writes implements WriteBuilder, SupportsTruncate {
+  public static class Appends implements WriteBuilder, SupportsTruncate {
     private final LanceVersion version;
     private final LogicalWriteInfo info;
     private boolean truncates = false;
 
-    public Writes(LanceVersion version, LogicalWriteInfo info) {
+    public Appends(LanceVersion version, LogicalWriteInfo info) {
       this.version = version;
       this.info = info;
     }
@@ -147,7 +180,7 @@ public class SqlTable
       if (truncates) {
         options.put("replace_where", "true"); // keeps the columns of the table
       }
-      RowChanges.Info changed = new RowChanges.Info(new CaseInsensitiveStringMap(options), info.queryId(), info.schema());
+      Writes.Info changed = new Writes.Info(info.schema(), new CaseInsensitiveStringMap(options));
       WriteBuilder builder = version.pythonTable(info.schema()).newWriteBuilder(changed);
       return truncates ? ((SupportsTruncate) builder).truncate().build() : builder.build();
     }

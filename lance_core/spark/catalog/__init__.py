@@ -15,6 +15,8 @@ from pyspark.errors import PySparkException
 from lance_core.errors import UnsupportedError
 from lance_core.spark.catalog_source import CatalogSource
 from lance_core.spark.planner import compile_class
+from lance_core.spark.sql_changes import RUN_AGAIN
+from lance_core.table.runtime import commit_timeout_s
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,7 +24,8 @@ if TYPE_CHECKING:
 PLUGIN = "lance_core.LanceCatalog"
 """Value of the setting ``spark.sql.catalog.NAME``."""
 
-_CLASSES = ("RowChanges", "RowChangesRule", "SqlTable", "LanceCatalog")
+_RULE = "RowChangesRule"
+_CLASSES = ("RowChanges", "SqlTable", "Statement", _RULE, "LanceCatalog")
 """The sources, each of which needs those before it only."""
 
 
@@ -63,7 +66,7 @@ def _rules(jvm: Any, session: Any) -> list[Any]:
 
 
 def _has_rule(jvm: Any, session: Any) -> bool:
-    return any(rule.getClass().getName() == f"lance_core.{_CLASSES[1]}" for rule in _rules(jvm, session))
+    return any(rule.getClass().getName() == f"lance_core.{_RULE}" for rule in _rules(jvm, session))
 
 
 def _install(jvm: Any, session: Any, names: list[str], loader: Any) -> None:
@@ -71,13 +74,18 @@ def _install(jvm: Any, session: Any, names: list[str], loader: Any) -> None:
     thread = jvm.java.lang.Thread.currentThread()
     before = thread.getContextClassLoader()
     for name in _CLASSES:
-        loader = compile_class(jvm, loader, files(__name__).joinpath(f"{name}.java").read_text())
+        loader = compile_class(jvm, loader, _source(name))
     thread.setContextClassLoader(loader)
     try:
         for name in names:
             session.sessionState().catalogManager().catalog(name)
     finally:
         thread.setContextClassLoader(before)
-    rule = loader.loadClass(f"lance_core.{_CLASSES[1]}").newInstance()
+    rule = loader.loadClass(f"lance_core.{_RULE}").newInstance()
     rules = jvm.PythonUtils.toSeq([*_rules(jvm, session), rule])
     getattr(session.experimental(), "extraOptimizations_$eq")(rules)
+
+
+def _source(name: str) -> str:
+    text = files(__name__).joinpath(f"{name}.java").read_text()
+    return text.replace("$RETRYABLE", RUN_AGAIN).replace("$COMMIT_TIMEOUT_S", str(commit_timeout_s()))

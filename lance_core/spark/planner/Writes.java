@@ -44,6 +44,7 @@ import scala.jdk.javaapi.CollectionConverters;
  */
 public class Writes {
   private static final String OPTION = "distribution";
+  private static final String OF_CATALOG = "lance_core.SqlTable"; // compiled later
   private static final int FEWEST_TASKS = 8;
   private static final long TASK_BYTES = 64L << 20;
 
@@ -82,12 +83,12 @@ public class Writes {
     DataSourceV2Relation relation = (DataSourceV2Relation) write.table();
     String wanted = relation.options().containsKey(OPTION) ? relation.options().get(OPTION) : "auto";
     String name = relation.table().name();
-    if (name.equalsIgnoreCase("lance") && wanted.equalsIgnoreCase("balance")) {
+    boolean isLance = name.equalsIgnoreCase("lance") || relation.table().getClass().getName().equals(OF_CATALOG);
+    if (isLance && wanted.equalsIgnoreCase("balance")) {
       return balance(write, relation);
     }
     boolean staging = name.startsWith("lance_staging_") && relation.options().containsKey(OPTION);
-    boolean auto = wanted.equalsIgnoreCase("auto") && (staging || name.equalsIgnoreCase("lance"));
-    return auto ? coalesce(write) : plan;
+    return wanted.equalsIgnoreCase("auto") && (staging || isLance) ? coalesce(write) : plan;
   }
 
   /** Put tiny partitions together: as many tasks as the machine has work for, or as the rows need. */
