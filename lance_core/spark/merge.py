@@ -6,7 +6,7 @@ the columns that are needed are read of the table.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812 everybody's name for it
@@ -38,6 +38,8 @@ from lance_core.spark.merge_job import ACTION, NUMBERS, REPEATED, ROW_ADDRESS, R
 from lance_core.spark.merge_lookup import CachedSource, candidate_rows
 from lance_core.spark.merge_matching import Matching, sides_of
 from lance_core.spark.modification import ChangeOptions, Modification
+from lance_core.spark.names import adopt_names, find_name
+from lance_core.spark.session import is_case_sensitive
 from lance_core.spark.staged_work import StagedWork
 from lance_core.spark.task_version import TaskVersion
 from lance_core.spark.types import find_misfits
@@ -192,9 +194,12 @@ class LanceMergeBuilder:
         change = Modification("merge_lance", self._df.sparkSession, self._uri, self._options)
         if change.done is not None:
             return change.done
-        cached = CachedSource(self._df)
+        table = change.snapshot.manifest.schema
+        case_sensitive = is_case_sensitive(self._df.sparkSession)
+        source = self._df if case_sensitive else _spelled_as(self._df, table)
+        cached = CachedSource(source)
         work = MergeWork(
-            source=self._df,
+            source=source,
             cached=cached,
             matching=self._matching,
             sides=self._sides,
@@ -203,6 +208,8 @@ class LanceMergeBuilder:
             change=change,
             sees_new_rows=any(clause.action is Action.INSERT for clause in self._clauses),
         )
+        if not case_sensitive:
+            work.adopt_names(table)
         try:
             done = change.commit(work)
         finally:
@@ -253,6 +260,11 @@ class MergeWork(StagedWork):
                 kept_blobs=self._kept_blobs(snapshot),
             )
 
+    def adopt_names(self, table: Schema) -> None:
+        """Spell the columns of the key and of the clauses as a table does."""
+        self.matching = replace(self.matching, on=tuple(find_name(name, table.names) for name in self.matching.on))
+        self.clauses = tuple(clause.spelled_as(table.names) for clause in self.clauses)
+
     def _check(self, snapshot: Snapshot, on: Sequence[str]) -> None:
         table = snapshot.manifest.schema
         source = self.source.columns
@@ -270,7 +282,7 @@ class MergeWork(StagedWork):
         if takes_all:
             self._check_source(snapshot)
         kept_columns(self.clauses, table.names, source)
-        named = named_columns(self.clauses)
+        named = named_columns(self.clauses, table.names)
         blobs = [blob_column.name for blob_column in blob_columns(table) if blob_column.name in named]
         if blobs:
             raise UnsupportedError(f"conditions and values cannot read blob columns of the table ({', '.join(blobs)})")
@@ -332,7 +344,8 @@ class MergeWork(StagedWork):
         manifest = snapshot.manifest
         names = manifest.schema.names
         columns = kept_columns(self.clauses, names, self.source.columns)
-        columns |= set(names) if self.matching.names is None else self.matching.names
+        matching = self.matching.names
+        columns |= set(names) if matching is None else {find_name(name, names) for name in matching}
         # blobs come later, and not through Spark
         columns -= {blob_column.name for blob_column in blob_columns(manifest.schema)}
         read = [name for name in manifest.schema.names if name in columns or name in on]
@@ -378,3 +391,9 @@ class MergeWork(StagedWork):
         if When.NOT_MATCHED in asked:
             return "left"
         return "right" if When.NOT_MATCHED_BY_SOURCE in asked else "inner"
+
+
+def _spelled_as(source: DataFrame, table: Schema) -> DataFrame:
+    """The DataFrame with its columns spelled as a table does."""
+    names = adopt_names(source.schema, table.to_arrow()).names
+    return source if names == source.columns else source.toDF(*names)

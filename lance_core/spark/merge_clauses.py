@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum, IntEnum
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +10,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812 everybody's name for it
 
 from lance_core.errors import InvalidInputError
+from lance_core.spark.names import find_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -67,6 +68,12 @@ class Clause:
         """The condition and the values."""
         given = [] if self.condition is None else [self.condition]
         return [*given, *(self.values or {}).values()]
+
+    def spelled_as(self, table: Sequence[str]) -> Clause:
+        """Return the clause with the columns that it sets spelled as a table does."""
+        if self.values is None:
+            return self
+        return replace(self, values={find_name(name, table): value for name, value in self.values.items()})
 
     def column(self, expression: Condition) -> Column:
         """An expression as Spark evaluates it on joined rows."""
@@ -162,15 +169,16 @@ def changed_columns(clauses: Sequence[Clause], table: Sequence[str], source: Seq
     return [name for name in table if not all(keeps(clause, name, source) for clause in updates)]
 
 
-def named_columns(clauses: Sequence[Clause]) -> set[str]:
-    """Columns of the table that texts of conditions and values name."""
+def named_columns(clauses: Sequence[Clause], table: Sequence[str]) -> set[str]:
+    """Columns of the table that texts of conditions and values name, as the table spells them."""
     texts = [(clause, text) for clause in clauses for text in clause.expressions if isinstance(text, str)]
-    return {name for clause, text in texts for name in qualified(text, clause.when, clause.names).target}
+    names = {name for clause, text in texts for name in qualified(text, clause.when, clause.names).target}
+    return {find_name(name, table) for name in names}
 
 
 def kept_columns(clauses: Sequence[Clause], table: Sequence[str], source: Sequence[str]) -> set[str]:
     """Columns of the table that must be read, besides the key: all of them if columns of Spark may name them."""
-    needed = named_columns(clauses)
+    needed = named_columns(clauses, table)
     if any(not isinstance(expression, str) for clause in clauses for expression in clause.expressions):
         needed |= set(table)
     needed |= {name for name in table if any(keeps(clause, name, source) for clause in clauses)}

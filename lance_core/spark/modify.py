@@ -22,6 +22,8 @@ from lance_core.signatures import with_options
 from lance_core.spark.conditions import refusal
 from lance_core.spark.merge_job import NUMBERS
 from lance_core.spark.modification import ChangeOptions, Modification
+from lance_core.spark.names import find_name, find_path
+from lance_core.spark.session import is_case_sensitive
 from lance_core.spark.staged_work import SelectedRows
 from lance_core.table.naming import naming
 
@@ -93,6 +95,8 @@ def update_lance(
     if change.done is not None:
         return change.done
     schema = change.snapshot.manifest.schema
+    if not is_case_sensitive(spark):
+        updates = {find_name(name, schema.names): value for name, value in updates.items()}
     texts: Any = updates
     condition: Any = where
     given = [*texts.values(), *([] if where is None else [where])]
@@ -147,6 +151,8 @@ def create_index_lance(
     settings = given_options(
         rows_per_zone=rows_per_zone, number_of_items=number_of_items, max_memory_bytes=max_memory_bytes
     )
+    if not is_case_sensitive(spark):
+        column = find_path(column, change.snapshot.manifest.schema.fields)
     settings |= index_options or {}
     kind = index_type
     if index_type.upper() in INDEX_TYPES:

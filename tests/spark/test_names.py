@@ -7,7 +7,7 @@ from pyspark.sql import types as st
 
 import lance_core
 from lance_core.errors import InvalidInputError, UnsupportedError
-from lance_core.spark import read_lance, write_lance
+from lance_core.spark import create_index_lance, merge_lance, read_lance, update_lance, write_lance
 from lance_core.spark.names import adopt_names, find_name, rename_columns
 
 pytestmark = pytest.mark.spark
@@ -48,6 +48,19 @@ def test_reads_and_appends_find_columns_in_another_case(spark, uri):
     assert sorted(tuple(row.values()) for row in lance_core.dataset(uri).to_table().to_pylist()) == expected
     frame = read_lance(spark, uri, columns=["NAME", "ST.a"], filter="ID = 2")
     assert (frame.columns, frame.collect()) == (["Name", "st.A"], [("y", 3)])
+
+
+def test_merges_updates_and_indices_find_columns_in_another_case(spark, uri):
+    write_lance(spark.sql("SELECT 1 AS Id, 'x' AS Name UNION ALL SELECT 2, 'y'"), uri)
+    source = spark.sql("SELECT 2 AS ID, 'z' AS NAME UNION ALL SELECT 3, 'n'")
+    merge = merge_lance(source, uri, "iD").when_matched_update({"NAME": "concat(target.NAME, source.name)"})
+    done = merge.when_not_matched_insert_all().execute()
+    assert (done.num_updated_rows, done.num_inserted_rows) == (1, 1)
+    assert update_lance(spark, uri, {"NAME": "upper(NAME)"}, "ID = 3").num_updated_rows == 1
+    assert create_index_lance(spark, uri, "ID", "BTREE").version == 4
+    rows = lance_core.dataset(uri).to_table().to_pylist()
+    expected = [{"Id": 1, "Name": "x"}, {"Id": 2, "Name": "yz"}, {"Id": 3, "Name": "N"}]
+    assert sorted(rows, key=lambda row: row["Id"]) == expected
 
 
 def test_a_session_that_is_case_sensitive_appends_exact_names_only(spark, uri):
