@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from lance_core.errors import InvalidInputError
+from lance_core.spark.session import is_case_sensitive
 from lance_core.spark.types import spark_schema
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def nearest_lance(
     nearest = {"column": column, "k": k, "metric": metric, "nprobes": nprobes, "refine_factor": refine_factor}
     search = partial(
         search_batches,
-        uri=uri,
+        uri=dataset.uri,  # workers may run in another folder than the caller
         version=dataset.version,
         storage_options=storage_options,
         query_column=query_column,
@@ -84,12 +85,14 @@ def nearest_lance(
     added = dataset.scanner(columns=names, nearest={**nearest, "q": [[0] * kind.list_size]}).schema
     given = queries.schema
     schema = type(given)([*given.fields, *spark_schema(added.remove(added.get_field_index(_QUERY_INDEX))).fields])
-    twice = sorted({name for name in schema.names if schema.names.count(name) > 1})
+    names_alike = schema.names if is_case_sensitive(spark) else [name.lower() for name in schema.names]
+    twice = sorted(
+        {name for name, alike in zip(schema.names, names_alike, strict=True) if names_alike.count(alike) > 1}
+    )
     if twice:
         raise InvalidInputError(
-            f"queries and table both have columns {', '.join(twice)}; give 'columns' or rename them"
+            f"'queries' and the table both have columns {', '.join(twice)}. Give 'columns', or rename them."
         )
-    del spark
     return queries.mapInArrow(search, schema)
 
 
