@@ -49,7 +49,6 @@ for _options in ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS"):
 FOLDERS = ("spark", "dagster", "example", "faults", "compat", "properties", "golden", "project", "core")
 SPARK_TESTS = (
     "tests/spark/",
-    "tests/dagster/test_connect.py",  # like those of tests/spark: a Connect server always takes the same port
     "tests/example/test_transforms.py",
     "tests/dagster/test_spark.py",
     "tests/dagster/test_column_lineage.py",

@@ -3,19 +3,16 @@
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 import lance_core
 
-PROGRAM = Path(__file__).with_name("connect_program.py")
-
 
 @pytest.mark.spark
 def test_a_pipeline_on_connect_that_has_no_column_lineage(tmp_path, preloading):
     """The plan is on the server, so nothing is told of columns, and nobody is warned of it."""
-    command = [sys.executable, "-W", "ignore", str(PROGRAM), str(tmp_path)]
+    command = [sys.executable, "-W", "ignore", "-m", "tests.dagster.connect_program", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=preloading, timeout=280)
     assert done.returncode == 0, done.stderr[-4000:]
     seen = json.loads(done.stdout.splitlines()[-1])

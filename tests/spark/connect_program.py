@@ -13,12 +13,14 @@ from pyspark.sql.functions import udf
 
 import lance_core
 from lance_core import spark as lance
+from tests.connect_port import FREE_PORT, take_free_port
 
 seen = {}
 folder = Path(sys.argv[1])
 uri = str(folder / "t")
 lance.ensure_java()
-builder = SparkSession.builder.remote("local[2]").config("spark.ui.enabled", "false")
+take_free_port()
+builder = SparkSession.builder.remote("local[2]").config("spark.ui.enabled", "false").config(map=FREE_PORT)
 spark = builder.config("spark.driver.host", "127.0.0.1").config("spark.log.level", "ERROR").getOrCreate()
 seen["session"] = type(spark).__module__
 

@@ -9,15 +9,13 @@ import pytest
 
 pytestmark = pytest.mark.timeout(900)
 
-PROGRAM = Path(__file__).with_name("connect_program.py")
-
 
 @pytest.fixture(scope="module")
 def seen(tmp_path_factory):
     """What a program saw that starts a Connect server and works with it."""
     folder = tmp_path_factory.mktemp("connect")
     settings = {**os.environ, "PYSPARK_PYTHON": sys.executable}
-    command = [sys.executable, "-W", "ignore", str(PROGRAM), str(folder)]
+    command = [sys.executable, "-W", "ignore", "-m", "tests.spark.connect_program", str(folder)]
     done = subprocess.run(
         command, capture_output=True, text=True, check=False, cwd=Path.cwd(), env=settings, timeout=800
     )
