@@ -158,7 +158,7 @@ def test_a_statement_fails_if_the_columns_have_changed_since(sql, root, race):
         lance_core.dataset(uri).add_columns({"m": "id * 2"})
 
     race(commit)
-    with pytest.raises(PySparkException, match="CommitConflictError: .* Run the statement again"):
+    with pytest.raises(PySparkException, match=r"CommitConflictError: .* Run the statement again"):
         sql("UPDATE lance.columns SET id = race(id) WHERE id = 1")
     assert lance_core.dataset(uri).version == 3
     assert orphans(uri) == set()
