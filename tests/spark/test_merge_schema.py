@@ -219,7 +219,7 @@ def test_readers_of_changes_see_the_new_rows_only(spark, wider, table):
 
 
 @pytest.mark.skipif(find_spec("pyspark.sql.streaming.datasource") is None, reason="streaming reads need pyspark 4.2")
-def test_streams_add_columns_with_their_first_rows(spark, table, tmp_path):
+def test_streams_add_columns_with_their_first_rows(spark, table, tmp_path, run_stream):
     uri = table()
     source = str(tmp_path / "source")
     lance_core.write_dataset(pa.table({"id": pa.array([3], pa.int64()), "n": pa.array([7], pa.int32())}), source)
@@ -228,7 +228,6 @@ def test_streams_add_columns_with_their_first_rows(spark, table, tmp_path):
     )
     stream = spark.readStream.format("lance").option("maxRowsPerBatch", 1).option("startingVersion", "earliest")
     writer = stream.load(source).writeStream.format("lance").option("checkpointLocation", tmp_path / "checkpoint")
-    query = writer.option("mergeSchema", "true").trigger(availableNow=True).start(uri)
-    assert query.awaitTermination(240)
+    run_stream(lambda: writer.option("mergeSchema", "true").trigger(availableNow=True).start(uri))
     assert rows(uri) == [*WIDER_ROWS, {"id": 4, "s": None, "n": 8}]
     assert lance_core.dataset(uri).version == 4

@@ -14,7 +14,7 @@ def rows(*numbers):
 
 
 @pytest.fixture
-def copy(spark, uri, tmp_path):
+def copy(spark, uri, tmp_path, run_stream):
     """A query that copies what a stream reads into another table; it goes on where it stopped."""
     target = str(tmp_path / "copy")
 
@@ -24,8 +24,7 @@ def copy(spark, uri, tmp_path):
         writer = (
             chosen.writeStream.format("lance").outputMode(mode).option("checkpointLocation", tmp_path / "checkpoint")
         )
-        query = writer.trigger(availableNow=True).start(target)
-        query.awaitTermination(240)
+        query = run_stream(lambda: writer.trigger(availableNow=True).start(target))
         copied = lance_core.dataset(target)
         return copied, [one["numInputRows"] for one in query.recentProgress if one["numInputRows"]]
 
