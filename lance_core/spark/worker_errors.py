@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Generator
 from functools import wraps
 from typing import TYPE_CHECKING, ParamSpec, TypeVar, cast
@@ -44,5 +45,6 @@ def _guarded(items: Generator[object]) -> Generator[object]:
 
 def _hide_traceback() -> None:
     """Tell pyspark. The process ends with the error, so others that run here later keep their tracebacks."""
-    if os.environ.get("SPARK_PYTHON_RUNTIME") == "PYTHON_WORKER":
+    # Spark 4.1 does not tell a worker by its environment that it is one.
+    if os.environ.get("SPARK_PYTHON_RUNTIME") == "PYTHON_WORKER" or sys.orig_argv[1:3] == ["-m", "pyspark.daemon"]:
         os.environ["SPARK_HIDE_TRACEBACK"] = "1"
