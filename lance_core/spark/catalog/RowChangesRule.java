@@ -106,7 +106,7 @@ public class RowChangesRule extends Rule {
       return (TreeNode) append;
     }
     DataSourceV2Relation relation = (DataSourceV2Relation) append.table();
-    if (!(relation.table() instanceof SqlTable) || !relation.options().isEmpty()) {
+    if (!(relation.table() instanceof SqlTable) || hasOptions(relation)) {
       return (TreeNode) append;
     }
     if (!isMergeThatInserts((TreeNode) append) && !lacks(append.query(), (SqlTable) relation.table())) {
@@ -130,6 +130,16 @@ public class RowChangesRule extends Rule {
     LogicalPlan query = new Project(CollectionConverters.asScala(columns).toSeq(), append.query());
     NamedRelation table = withOutput((TreeNode) relation, CollectionConverters.asScala(attributes).toSeq());
     return append(table, query, statement(operation, rows, true));
+  }
+
+  /** True if the user gave options; names of Spark's own begin with underscores. */
+  private static boolean hasOptions(DataSourceV2Relation relation) {
+    for (Iterator names = relation.options().keySet().iterator(); names.hasNext();) {
+      if (!names.next().toString().startsWith("__")) {
+        return true;
+      }
+    }
+    return false;
   }
 
   private static Write writeOf(TreeNode command) {

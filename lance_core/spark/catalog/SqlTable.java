@@ -117,9 +117,9 @@ public class SqlTable
     return new RowChanges(version, command, isAgain);
   }
 
-  /** True for scans of the version that the table is at. */
+  /** True for scans of this table at no version that was asked for: Spark 4.1 may have loaded the table again. */
   public boolean isRead(Scan scan) {
-    return scan instanceof LanceScan && ((LanceScan) scan).version == version;
+    return scan instanceof LanceScan && ((LanceScan) scan).version.options().equals(version.options());
   }
 
   /** The newest version, from a map by options; the table itself if a version was asked for; null if columns differ. */
