@@ -95,7 +95,8 @@ def repair(arguments: Namespace) -> Answer:
         plan = plan_repair(arguments.table, progress=progress, **given)
         if arguments.dry_run:
             code = FOUND_PROBLEMS if plan.steps or plan.unrepaired else DONE
-            return Answer(lines=str(plan).splitlines(), document=plan.asdict(), exit_code=code)
+            lines = [output.printable(line) for line in str(plan).splitlines()]
+            return Answer(lines=lines, document=plan.asdict(), exit_code=code)
         outcome = repair_table(arguments.table, allow_loss=arguments.allow_loss, progress=progress, **given)
     lines = [f"{output.printable(target)}: {done}" for target, done in outcome.items()]
     lines += [f"not repaired: {output.printable(str(problem))}" for problem in plan.unrepaired]
