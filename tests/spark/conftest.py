@@ -2,7 +2,6 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from pyspark.errors import StreamingQueryException
 
 from lance_core.spark import register
 from lance_core.spark.reader import LanceReader
@@ -51,29 +50,6 @@ def swapped():
         return Swapped
 
     return make
-
-
-@pytest.fixture(scope="session")
-def run_stream():
-    """Runs a query that reads a table, until it has read all.
-
-    Spark gives the Python process that plans such a query ten seconds to start, and has no setting for it. On a busy
-    machine that is too little; the query then begins again where it stopped, as it would for a user.
-    """
-
-    def run(start):
-        for attempt in range(3):
-            query = start()
-            try:
-                assert query.awaitTermination(240)
-            except StreamingQueryException as error:
-                if attempt == 2 or "Python worker failed to connect back" not in str(error):
-                    raise
-            else:
-                return query
-        return None
-
-    return run
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from pyspark.sql.functions import udf
 import lance_core
 from lance_core import spark as lance
 from tests.connect_port import FREE_PORT, take_free_port
+from tests.streams import run_stream
 
 seen = {}
 folder = Path(sys.argv[1])
@@ -45,16 +46,9 @@ seen["changes"] = lance.read_lance_changes(spark, uri, 1, 2).count()
 
 CAN_STREAM = find_spec("pyspark.sql.streaming.datasource") is not None
 if CAN_STREAM:
-    query = (
-        spark.readStream.format("lance")
-        .load(uri)
-        .select("id")
-        .writeStream.format("lance")
-        .option("checkpointLocation", str(folder / "checkpoint"))
-        .trigger(availableNow=True)
-        .start(str(folder / "copy"))
-    )
-    query.awaitTermination(120)
+    copied = spark.readStream.format("lance").load(uri).select("id").writeStream.format("lance")
+    copied = copied.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True)
+    run_stream(lambda: copied.start(str(folder / "copy")))
     seen["streamed"] = lance_core.dataset(folder / "copy").count_rows() == lance.read_lance(spark, uri).count()
 
 copy = str(folder / "copies")
@@ -68,8 +62,8 @@ def write_once(batch, number):
 
 for checkpoint in ("first", "second") if CAN_STREAM else ():  # the second knows nothing of the first
     stream = spark.readStream.format("lance").load(uri).writeStream.foreachBatch(write_once)
-    query = stream.option("checkpointLocation", str(folder / checkpoint)).trigger(availableNow=True).start()
-    query.awaitTermination(120)
+    stream = stream.option("checkpointLocation", str(folder / checkpoint)).trigger(availableNow=True)
+    run_stream(stream.start)
 if not CAN_STREAM:
     write_once(lance.read_lance(spark, uri), 0)
 seen["batches"] = [lance_core.dataset(copy).count_rows(), len(lance_core.dataset(copy).versions())]

@@ -13,6 +13,7 @@ from lance_core.errors import CommitConflictError, InvalidInputError, Unsupporte
 from lance_core.spark import commit as commit_module
 from lance_core.spark import read_lance_changes, write_lance
 from lance_core.spark import write as write_module
+from tests.streams import run_stream
 
 pytestmark = pytest.mark.spark
 
@@ -219,7 +220,7 @@ def test_readers_of_changes_see_the_new_rows_only(spark, wider, table):
 
 
 @pytest.mark.skipif(find_spec("pyspark.sql.streaming.datasource") is None, reason="streaming reads need pyspark 4.2")
-def test_streams_add_columns_with_their_first_rows(spark, table, tmp_path, run_stream):
+def test_streams_add_columns_with_their_first_rows(spark, table, tmp_path):
     uri = table()
     source = str(tmp_path / "source")
     lance_core.write_dataset(pa.table({"id": pa.array([3], pa.int64()), "n": pa.array([7], pa.int32())}), source)

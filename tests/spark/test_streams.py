@@ -5,6 +5,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 import lance_core
+from tests.streams import run_stream
 
 pytestmark = pytest.mark.spark
 
@@ -14,7 +15,7 @@ def rows(*numbers):
 
 
 @pytest.fixture
-def copy(spark, uri, tmp_path, run_stream):
+def copy(spark, uri, tmp_path):
     """A query that copies what a stream reads into another table; it goes on where it stopped."""
     target = str(tmp_path / "copy")
 
