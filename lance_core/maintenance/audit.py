@@ -160,11 +160,15 @@ def _equal(values: pa.Array, wanted: pa.Array) -> pa.Array:
 
 
 def _plain(values: pa.Array) -> pa.Array:
-    """Return values that Arrow compares by their bits."""
+    """Return values that Arrow compares by their bits; zeros of both signs are equal, as in conditions."""
     kind = values.type
-    if pa.types.is_floating(kind) or pa.types.is_temporal(kind):
-        return values.view({16: pa.int16(), 32: pa.int32(), 64: pa.int64()}[kind.bit_width])
-    return values
+    if not pa.types.is_floating(kind) and not pa.types.is_temporal(kind):
+        return values
+    words = values.view({16: pa.int16(), 32: pa.int32(), 64: pa.int64()}[kind.bit_width])
+    if pa.types.is_temporal(kind):
+        return words
+    negative_zero = pa.scalar(-(1 << kind.bit_width - 1), words.type)
+    return pc.if_else(pc.equal(words, negative_zero), pa.scalar(0, words.type), words)
 
 
 def _has_item(lists: pa.Array, item: pa.Scalar) -> Codes:

@@ -155,3 +155,13 @@ def test_unknown_kinds_are_left_alone(tmp_path):
     assert "no index is used" in table.scanner(filter="k = 3").explain_plan()
     assert table.count_rows("k = 3") == len(table.to_table(filter="k = 3", use_scalar_index=False))
     assert lance_core.repair(table.uri) == {}
+
+
+def test_zeros_of_both_signs_are_no_false_alarm(tmp_path):
+    """A zone of nothing but 0.0 equals -0.0, which another row has."""
+    values = pa.array([0.0] * 8 + [-0.0, 1.0], pa.float64())
+    table = lance_core.write_dataset(pa.table({"z": values, "h": values.cast(pa.float16())}), tmp_path / "t")
+    for column in ("z", "h"):
+        table.create_scalar_index(column, "ZONEMAP", rows_per_zone=8)
+        assert table.count_rows(f"{column} = -0.0") == 9
+    assert lance_core.verify(table.uri, level="indices").is_ok
