@@ -164,11 +164,11 @@ def _plain(values: pa.Array) -> pa.Array:
     kind = values.type
     if not pa.types.is_floating(kind) and not pa.types.is_temporal(kind):
         return values
-    words = values.view({16: pa.int16(), 32: pa.int32(), 64: pa.int64()}[kind.bit_width])
+    bits = values.view({16: pa.int16(), 32: pa.int32(), 64: pa.int64()}[kind.bit_width])
     if pa.types.is_temporal(kind):
-        return words
-    negative_zero = pa.scalar(-(1 << kind.bit_width - 1), words.type)
-    return pc.if_else(pc.equal(words, negative_zero), pa.scalar(0, words.type), words)
+        return bits
+    negative_zero = pa.scalar(-(1 << kind.bit_width - 1), bits.type)
+    return pc.if_else(pc.equal(bits, negative_zero), pa.scalar(0, bits.type), bits)
 
 
 def _has_item(lists: pa.Array, item: pa.Scalar) -> Codes:

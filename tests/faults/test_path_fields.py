@@ -58,6 +58,7 @@ DECISIONS = {
             "lance.table.Manifest.tag",
             "lance.table.Clustering.provider",
             "lance.table.IndexMetadata.name",
+            "lance.index.pb.JsonIndexDetails.path",
             "lance.table.Transaction.tag",
             "lance.table.Transaction.Delete.predicate",
             "lance.table.Transaction.UpdateMapEntry.key",
