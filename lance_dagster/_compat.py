@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 _OBSERVATIONS = 100
 
 SECRET: JsonDict = {"dagster__is_secret": True}
+# `dg.asset` takes it as a type; its annotations do not say so.
+NOTHING: Any = dg.Nothing
 """Makes the UI hide the value of a resource's field; an older Dagster shows it."""
 
 

@@ -116,7 +116,7 @@ def build_retention_asset(
         deps=[asset.key],
         group_name=group_name,
         kinds={"lance"},
-        dagster_type=dg.Nothing,
+        dagster_type=_compat.NOTHING,
         description=f"Deletes partitions {policy.text}.",
         required_resource_keys={resource_key},
         automation_condition=automation_condition,

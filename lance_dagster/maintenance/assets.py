@@ -10,6 +10,7 @@ from typing import Any, Literal
 import dagster as dg
 from pydantic import Field
 
+from lance_dagster import _compat
 from lance_dagster.maintenance.execution import DEFAULT_EXECUTION, ExecutionPolicy
 from lance_dagster.maintenance.indices import INDICES, indexing
 from lance_dagster.maintenance.many import run_each, run_many
@@ -230,7 +231,7 @@ def _asset(
     metadata = {TABLE_LINK: dg.MetadataValue.asset(table)}
     return dg.asset(
         key=key,
-        dagster_type=dg.Nothing,
+        dagster_type=_compat.NOTHING,
         required_resource_keys=setting.resource_keys,
         metadata=metadata,
         **options,
@@ -250,6 +251,6 @@ def _group_asset(
     def maintenance(context: dg.AssetExecutionContext, config: MaintenanceConfig) -> dg.MaterializeResult:
         return run_many(context, plans, setting, num_threads=num_threads, dry_run=config.dry_run)
 
-    return dg.asset(key=key, dagster_type=dg.Nothing, required_resource_keys=setting.resource_keys, **options)(
+    return dg.asset(key=key, dagster_type=_compat.NOTHING, required_resource_keys=setting.resource_keys, **options)(
         maintenance
     )

@@ -10,7 +10,7 @@ import dagster as dg
 
 import lance_core
 from lance_core.errors import DatasetNotFoundError, LanceError, RefNotFoundError
-from lance_dagster._compat import schedule_is_on
+from lance_dagster import _compat
 from lance_dagster.index_numbers import index_numbers
 from lance_dagster.located import lance_of
 from lance_dagster.maintenance.indices import INDICES, what_indices_need
@@ -236,7 +236,7 @@ def build_table_health(
         check_specs=[
             dg.AssetCheckSpec(name, asset=asset_key, description=text) for name, text in HEALTH_CHECKS.items()
         ],
-        dagster_type=dg.Nothing,
+        dagster_type=_compat.NOTHING,
         op_tags={"dagster/priority": "-100"},
     )(table_health)
 
@@ -340,7 +340,7 @@ def health_checks(results: Sequence[TableHealth], asset_key: dg.AssetKey) -> lis
 
 def schedule_text(instance: dg.DagsterInstance, schedule: dg.ScheduleDefinition) -> str:
     """Return whether a schedule is on, for people."""
-    is_on = schedule_is_on(instance, schedule)
+    is_on = _compat.schedule_is_on(instance, schedule)
     advice = "is on" if is_on else "is OFF: turn it on under Automation, or pass default_status=RUNNING"
     return f"{schedule.name} ({schedule.cron_schedule}) {advice}"
 
