@@ -137,7 +137,7 @@ class InvertedBuilder:
         selected = rows >= 0
         if not selected.any():
             return
-        first = self._pending.add(rows[selected], partition.lengths[selected])
+        first = self._pending.add(rows[selected], partition.lengths[selected].astype(np.int64))
         moved = np.where(selected, np.cumsum(selected) - 1 + first, -1)
         texts = {number: word for word, number in partition.tokens.items()}
         for numbers, postings, slots in partition.all_postings(with_position=self._options.with_position):
