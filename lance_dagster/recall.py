@@ -29,6 +29,7 @@ def build_recall_check(
     nprobes: int | None = None,
     refine_factor: int | None = None,
     blocking: bool = False,
+    additional_deps: Sequence[dg.AssetKey | dg.AssetsDefinition | Sequence[str] | str] = (),
     resource_key: str = "lance",
 ) -> dg.AssetChecksDefinition:
     """Check that searches in a vector index find most of the nearest rows.
@@ -46,6 +47,7 @@ def build_recall_check(
         nprobes: Partitions to search, as your queries do.
         refine_factor: As your queries have it.
         blocking: Whether a failure stops what is downstream.
+        additional_deps: Assets that come before the check in a run, such as the one that builds the index.
         resource_key: Where the ``LanceResource`` is.
 
     Raises:
@@ -56,7 +58,13 @@ def build_recall_check(
     key = asset_key(asset)
     name = f"lance_recall_{column.replace('.', '_')}"
 
-    @dg.asset_check(asset=key, name=name, blocking=blocking, required_resource_keys={resource_key})
+    @dg.asset_check(
+        asset=key,
+        name=name,
+        blocking=blocking,
+        additional_deps=[asset_key(dep) for dep in additional_deps],
+        required_resource_keys={resource_key},
+    )
     def recall_check(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
         lance: LanceResource = getattr(context.resources, resource_key)
         branch = context.run.tags.get(BRANCH) or lance.own_branch

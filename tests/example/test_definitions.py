@@ -14,6 +14,7 @@ TABLES = {
     "airlines", "airports", "planes", "weather",
     "raw_flights", "flights", "enriched_flights",
     "daily_summary", "route_features", "similar_routes", "planes_seen", "route_history",
+    "weather_embeddings", "similar_weather", "weather_recall",
 }  # fmt: skip
 MONTHLY = {"raw_flights", "flights", "enriched_flights", "daily_summary"}
 
@@ -36,12 +37,16 @@ def test_groups(specs):
     groups = {}
     for name, spec in specs.items():
         groups.setdefault(spec.group_name, set()).add(name)
-    assert groups.keys() == {"reference", "flights", "insights", "maintenance"}
+    assert groups.keys() == {"reference", "flights", "insights", "retrieval", "maintenance"}
     assert set().union(*groups.values()) - groups["maintenance"] == TABLES | {"flight_corrections", "route_notes"}
     cleanups = {f"{table}/cleanup" for table in TABLES}
     growing = MONTHLY | {"planes_seen", "route_history"}
     others = {f"{table}/{kind}" for table in growing for kind in ("compaction", "materialize_deletions")}
-    assert groups["maintenance"] == cleanups | others | {"flights/indices", "planes_seen/indices"}
+    assert groups["maintenance"] == cleanups | others | {
+        "flights/indices",
+        "planes_seen/indices",
+        "weather_embeddings/indices",
+    }
 
 
 def test_every_asset_is_explained(specs):
@@ -73,7 +78,7 @@ def test_late_corrections_come_before_what_uses_them(specs):
 
 def test_jobs_and_schedules(defs):
     jobs = {job.name for job in defs.resolve_all_job_defs()} - {"__ASSET_JOB"}
-    assert jobs == {"reference_tables", "monthly_flights", "insights", "maintenance"}
+    assert jobs == {"reference_tables", "monthly_flights", "insights", "retrieval", "maintenance"}
     repository = defs.get_repository_def()
     assert {schedule.job_name for schedule in repository.schedule_defs} == jobs
 

@@ -57,7 +57,7 @@ def statuses():
 
 def test_all_checks_pass(output):
     counts = re.findall(r"(\d+) of (\d+) checks passed", output)
-    assert len(counts) == 8
+    assert len(counts) == 10
     assert sum(int(total) for _, total in counts) > 10
     assert all(passed == total for passed, total in counts)
 
@@ -96,7 +96,7 @@ def test_second_run_leaves_tables_as_large_as_the_first(output):
     assert first["route_notes"] == second["route_notes"]
     del first["route_notes"]  # written once, by another program
     assert (first.pop("route_history")[1], second.pop("route_history")[1]) == ("1", "2")  # each run appends
-    assert len(first) == 11
+    assert len(first) == 14
     for name, (_, *content, version, kept, tags, _files, _size, _unit) in first.items():
         # A merge leaves its rows in another order, and so not quite as well compressed.
         alike = content[:2] if name == "planes_seen" else content
@@ -119,6 +119,18 @@ def test_vectors_are_fixed_size_lists(uri):
     assert kind.list_size == 24
 
 
+def test_an_index_finds_weather_that_is_alike_and_most_of_what_is_nearest(uri):
+    embeddings = lance_core.dataset(uri("weather_embeddings"))
+    (index,) = embeddings.describe_indices()
+    assert (index.index_type, index.num_rows_indexed) == ("IVF_PQ", embeddings.count_rows())
+    recall = lance_core.dataset(uri("weather_recall")).to_table().to_pydict()
+    assert recall["refined"] == sorted(recall["refined"])
+    assert recall["refined"][-1] > 0.95
+    found = lance_core.dataset(uri("similar_weather")).to_table().to_pylist()
+    assert Counter(row["rank"] for row in found) == dict.fromkeys(range(1, 6), 20)
+    assert min(abs(row["time_hour"] - row["similar_hour"]).days for row in found) >= 2
+
+
 # Every table, and some of its rows.
 TABLES = {
     "airlines": "carrier = '9E'",
@@ -132,7 +144,10 @@ TABLES = {
     "route_features": "origin = 'EWR'",
     "route_history": "flights > 0",
     "similar_routes": "origin = 'EWR'",
+    "similar_weather": "rank = 1",
     "weather": "origin = 'EWR'",
+    "weather_embeddings": "origin = 'EWR'",
+    "weather_recall": "nprobes = 1",
 }
 
 
@@ -246,7 +261,7 @@ def test_the_ui_shows_partitions_checks_and_maintenance(shown):
     assert {one["status"] for one in done if one is not None} == {"SUCCEEDED"}
     assert "only_flown_flights_remain" in {check["name"] for check in checks}
     upkeep = [node for node in shown.values() if node["groupName"] == "maintenance"]
-    assert len(upkeep) == 26, [node["assetKey"] for node in upkeep]
+    assert len(upkeep) == 30, [node["assetKey"] for node in upkeep]
     assert all("maintenance" in node["jobNames"] and node["assetMaterializations"] for node in upkeep)
 
 

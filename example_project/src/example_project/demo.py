@@ -43,6 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         load(instance, MONTHS.get_partition_keys()[: options.months], backfill=options.backfill)
         loaded = maintain(instance)
         run(instance, "insights", "late corrections, routes, planes")
+        run(instance, "retrieval", "similar weather, recall of the index")
         corrected = maintain(instance)
     print(summary([loaded, corrected], time.monotonic() - started))
 

@@ -151,6 +151,26 @@ SIMILAR_ROUTES = table(
     similarity=("double", "Cosine of the two delay profiles"),
 )
 
+WEATHER_EMBEDDINGS = table(
+    origin=("string", "FAA code of the airport with the station"),
+    time_hour=("timestamp", "Last of the 24 hours, UTC"),
+    embedding=("vector(32)", "Principal components of the observations, standardized"),
+)
+
+SIMILAR_WEATHER = table(
+    time_hour=("timestamp", "Last of 24 hours at JFK, UTC"),
+    rank=("int", "1 for the most similar weather"),
+    similar_origin=("string", "Airport with the similar weather"),
+    similar_hour=("timestamp", "Last of its 24 hours, UTC"),
+    distance=("float", "Squared distance of the two vectors"),
+)
+
+WEATHER_RECALL = table(
+    nprobes=("int", "Partitions of the index that are searched, of 32"),
+    by_codes=("double", "Share of the ten nearest vectors that the codes find"),
+    refined=("double", "The same, with ten times as many candidates compared by their vectors"),
+)
+
 PLANES_SEEN = table(
     tailnum=("string", "Registration painted on the tail"),
     model=("string", "Model; null when unknown"),

@@ -8,6 +8,7 @@ from example_project.defs.flights import enriched_flights, flights, raw_flights
 from example_project.defs.history import planes_seen, route_history
 from example_project.defs.insights import daily_summary, route_features, similar_routes
 from example_project.defs.reference import airlines, airports, planes, weather
+from example_project.defs.retrieval import similar_weather, weather_embeddings, weather_recall
 from lance_dagster import CleanupPolicy, DeletionPolicy, build_maintenance_assets, build_maintenance_schedule
 
 # So that the demo has something to do. Real tables should keep versions for days or weeks.
@@ -25,7 +26,10 @@ def maintenance() -> dg.Definitions:
     )
     # Tables that every run replaces have one fragment and no deleted rows.
     replaced = build_maintenance_assets(
-        [airlines, airports, planes, weather, route_features, similar_routes],
+        [
+            *(airlines, airports, planes, weather, route_features, similar_routes),
+            *(weather_embeddings, similar_weather, weather_recall),
+        ],
         compaction=None,
         deletions=None,
         cleanup=CLEANUP,
