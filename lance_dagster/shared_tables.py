@@ -70,8 +70,9 @@ def refuse_shared(addresses: Iterable[TableAddress]) -> None:
         is_same = (other.uri, other.branch) == (address.uri, address.branch)
         what = "both write the table" if is_same else "write tables whose names differ only in case,"
         advice = " If they are meant to share it, set 'lance/shared' to true on both." if is_same else ""
+        first, second = sorted((other.asset, address.asset))
         msg = (
-            f"The assets {other.asset!r} and {address.asset!r} {what} {address.uri!r}. Rename one of them, or choose "
+            f"The assets {first!r} and {second!r} {what} {address.uri!r}. Rename one of them, or choose "
             f"another place by the metadata 'lance/uri'.{advice}"
         )
         raise InvalidInputError(msg, path=address.uri)
