@@ -7,8 +7,6 @@ that it is evaluated, so it is kept from the first look at its keys to the end o
 
 from __future__ import annotations
 
-import base64
-import pickle
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -16,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from pyspark import cloudpickle
 from pyspark.sql import functions as F  # noqa: N812 everybody's name for it
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from lance_core.change.key_lookup import MOST_SHARE, find_candidates, has_key_index
 from lance_core.format.fragment_list import FragmentList
@@ -34,6 +31,7 @@ from lance_core.spark.conditions import quoted
 from lance_core.spark.read import parallelism
 from lance_core.spark.read_plan import readable_schema
 from lance_core.spark.session import is_connect
+from lance_core.spark.signed import OPTION, SignedSource, register_signing, signed
 from lance_core.spark.task_memory import keep_modules
 from lance_core.spark.task_version import TaskVersion
 from lance_core.spark.types import arrow_schema, spark_schema
@@ -69,8 +67,6 @@ _MOST_CANDIDATES = 1 / 4
 
 _PIECE_ROWS = 1 << 20
 """Rows of a range that one task reads."""
-
-_OPTION = "read"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,9 +214,8 @@ def candidate_rows(
         within=within,
         num_tasks=parallelism(change.spark),
     )
-    change.spark.dataSource.register(CandidateSource)
-    rows = change.spark.read.format(CandidateSource.name()).schema(read.schema)
-    return rows.option(_OPTION, base64.b64encode(cloudpickle.dumps(read)).decode()).load()
+    rows = change.spark.read.format(register_signing(change.spark, CandidateSource)).schema(read.schema)
+    return rows.option(OPTION, signed(read)).load()
 
 
 def _fragments(snapshot: Snapshot, answer: RowAnswer) -> list[Fragment] | None:
@@ -244,19 +239,20 @@ def _pieces(fragment: Fragment, answer: RowAnswer) -> Iterator[Piece]:
             yield Piece(fragment_id=fragment.id, start=start, end=min(start + _PIECE_ROWS, high))
 
 
-class CandidateSource(DataSource):
-    """The data source of rows that were looked up; its option is a pickled `CandidateReader`."""
+class CandidateSource(SignedSource):
+    """The data source of rows that were looked up, by a `CandidateReader`."""
 
-    @classmethod
-    def name(cls) -> str:
-        """The name to give to ``format``."""
-        return "lance_candidates"
+    title = "lance_candidates"
 
     @without_traceback
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return the reader."""
+        """Return the reader in the options.
+
+        Raises:
+            InvalidInputError: There is none, or somebody else made it.
+        """
         del schema
-        return pickle.loads(base64.b64decode(self.options[_OPTION]))  # noqa: S301 pickled by the driver
+        return self.job()
 
 
 class CandidateReader(DataSourceReader):

@@ -10,8 +10,10 @@ from pyspark.sql.types import StructType
 
 import lance_core
 from lance_core.errors import InvalidInputError
-from lance_core.spark import staging, write_lance
-from lance_core.spark.staging import StagingSource, signed_job, signing_source
+from lance_core.spark import write_lance
+from lance_core.spark.merge_lookup import CandidateSource
+from lance_core.spark.signed import signed, signing
+from lance_core.spark.staging import StagingSource
 
 KEY, OTHER = b"k" * 32, b"o" * 32
 RAN = []
@@ -28,12 +30,16 @@ def open_writer(source, options):
     return source(options).writer(StructType([]), overwrite=False)
 
 
+def open_reader(source, options):
+    return source(options).reader(StructType([]))
+
+
 def plain(job):
     return base64.b64encode(pickle.dumps(job)).decode()
 
 
 def test_signed_jobs_arrive():
-    assert open_writer(signing_source(KEY), {"job": signed_job(KEY, "a job")}).job == "a job"
+    assert open_writer(signing(StagingSource, KEY), {"job": signed("a job", KEY)}).job == "a job"
 
 
 @pytest.mark.parametrize(
@@ -45,23 +51,26 @@ def test_signed_jobs_arrive():
         f".{plain(Evil())}",
         f"{'0' * 64}.{plain(Evil())}",
         f"ü.{plain(Evil())}",
-        signed_job(OTHER, Evil()),
-        signed_job(b"", Evil()),
-        signed_job(KEY, "a job").partition(".")[0] + "." + plain(Evil()),
+        signed(Evil(), OTHER),
+        signed(Evil(), b""),
+        signed("a job", KEY).partition(".")[0] + "." + plain(Evil()),
     ],
     ids=range(9),
 )
-@pytest.mark.parametrize("source", [StagingSource, signing_source(KEY)], ids=["unsigned", "signed"])
-def test_jobs_of_others_are_not_unpickled(source, text):
+@pytest.mark.parametrize("key", [None, KEY], ids=["unsigned", "signed"])
+@pytest.mark.parametrize(("source", "go"), [(StagingSource, open_writer), (CandidateSource, open_reader)])
+def test_jobs_of_others_are_not_unpickled(source, go, key, text):
     with pytest.raises(InvalidInputError, match="is internal"):
-        open_writer(source, {"job": text})
+        go(source if key is None else signing(source, key), {"job": text})
     assert not RAN
 
 
 def test_processes_that_share_a_session_have_names_of_their_own():
-    assert signing_source(KEY).name() == signing_source(KEY).name() != signing_source(OTHER).name()
-    assert signing_source(KEY).name().startswith("lance_staging_")
-    assert KEY.hex() not in signing_source(KEY).name()
+    assert (
+        signing(StagingSource, KEY).name() == signing(StagingSource, KEY).name() != signing(StagingSource, OTHER).name()
+    )
+    assert signing(StagingSource, KEY).name().startswith("lance_staging_")
+    assert KEY.hex() not in signing(StagingSource, KEY).name()
 
 
 def test_every_place_that_unpickles_is_known():
@@ -79,21 +88,21 @@ def test_every_place_that_unpickles_is_known():
     assert found == {
         "lance_core/frozen.py": 1,  # compiles an __init__ from the names of fields in our own source
         "lance_core/spark/distribute.py": 2,  # arguments in the function that Spark sends, and answers of our own tasks
-        "lance_core/spark/staging.py": 1,  # signed
+        "lance_core/spark/signed.py": 1,  # signed
     }
 
 
 @pytest.mark.spark
 def test_a_session_that_has_written_takes_no_jobs_of_others(spark, uri, tmp_path):
     write_lance(spark.range(3).toDF("x"), uri)
-    name = signing_source(staging._KEY).name()
+    name = signing(StagingSource).name()
     victim = tmp_path / "ran"
 
     class Touch:
         def __reduce__(self):
             return Path.touch, (victim,)
 
-    for text in (plain(Touch()), signed_job(OTHER, Touch())):
+    for text in (plain(Touch()), signed(Touch(), OTHER)):
         with pytest.raises(Exception, match="is internal"):
             spark.range(1).write.format(name).mode("append").option("job", text).save()
     assert not victim.exists()
