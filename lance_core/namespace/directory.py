@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import uuid
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import lance_namespace as ln
 import pyarrow as pa
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from lance_core.session import Session
+    from lance_core.store.cloud_store import CloudStore
 
 _MANIFEST = "__manifest"
 _SUFFIX = ".lance"
@@ -233,8 +234,11 @@ class DirectoryNamespace(ln.LanceNamespace):
     def _folders(self) -> set[str]:
         """Names of tables that folders of the root make."""
         scheme, sign, path = self._root.rpartition("://")
-        parent, _, folder = path.rpartition("/") if not sign or "/" in path else (path, "", "")
-        names = open_store(f"{scheme}{sign}{parent}" or "/", self._options).names(folder)
+        parent, _, folder = path.rpartition("/")
+        if sign and not parent:  # a bucket has no folder above it
+            names = cast("CloudStore", open_store(self._root, self._options)).root_names()
+        else:
+            names = open_store(f"{scheme}{sign}{parent}" or "/", self._options).names(folder)
         return {name.rstrip("/")[: -len(_SUFFIX)] for name in names if name.rstrip("/").endswith(_SUFFIX)}
 
     def _location(self, names: Sequence[str]) -> str:

@@ -145,8 +145,14 @@ class CloudStore:
     # ------------------------------------------------------------------------------------------------------- listing
 
     def names(self, folder: str, /) -> list[str]:
-        """Names of objects and folders in a folder; without a name, in the root."""
-        key, address = self._target(folder) if folder else (self._root, self._uri)
+        """Names of objects and folders in a folder."""
+        return self._names(*self._target(folder))
+
+    def root_names(self) -> list[str]:
+        """Names of objects and folders in the root."""
+        return self._names(self._root, self._uri)
+
+    def _names(self, key: str, address: str) -> list[str]:
         objects, folders = self.client.list_folder(key, address=address)
         return [child.rpartition("/")[2] for child in (*objects, *folders)]
 

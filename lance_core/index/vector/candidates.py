@@ -112,13 +112,14 @@ class Candidates:
     def _rank(self) -> None:
         every = CandidateRows.joined(self._parts)
         if self._k is not None:
-            upper = every.keys + every.margins
+            with np.errstate(invalid="ignore"):  # infinite ones of damaged or extreme vectors stay candidates
+                lower, upper = every.keys - every.margins, every.keys + every.margins
             order = np.lexsort((upper, every.queries))
             queries = every.queries[order]
             ranks = np.arange(len(queries)) - np.searchsorted(queries, queries)
             last = order[ranks == self._k - 1]
             self._limits[every.queries[last]] = np.fmin(self._limits[every.queries[last]], upper[last])
-            every = every.chosen(~(every.keys - every.margins > self._limits[every.queries]))
+            every = every.chosen(~(lower > self._limits[every.queries]))
         self._parts, self._num_kept, self._num_pending = [every], len(every.rows), 0
 
     def finish(self) -> CandidateRows | None:
