@@ -56,7 +56,7 @@ def ratios(kept: Mapping[str, Any]) -> dict[str, dict[str, float]]:
 def profiles_text(results: Mapping[str, Any]) -> str:
     """What each compression profile leaves and costs."""
     lines = ["| | " + " | ".join(ASKED) + " |", "|---|" + "---:|" * len(ASKED)]
-    found = ratios(results.get("codecs", {}))
+    found = ratios(results["data"].get(DATA, {}))
     for engine, profile in PROFILES.items():
         cells = [f"{found[engine][work]:.2f}" if work in found[engine] else "" for work in ASKED]
         lines.append(f"| {profile.removeprefix('profile ')} | " + " | ".join(cells) + " |")
