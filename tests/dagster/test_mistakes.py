@@ -115,7 +115,7 @@ DEFINITIONS = {
     ),
     "names that differ in case": (
         [asset_of(name="users"), asset_of(name="Users")],
-        ["'users' and 'Users'", "differ only in case", "Rename"],
+        ["'Users' and 'users'", "differ only in case", "Rename"],
     ),
     "mode of other tools": ([asset_of({"mode": "upsert"})], ["mode is one of", "'merge'"]),
 }
