@@ -564,8 +564,7 @@ class Histories(RuleBasedStateMachine):
     @rule(tool=TOOLS, random=RANDOMS)
     def delete_branch(self, tool, random):
         lines = [one for one in self.lines if one.branch is not None and not one.children]
-        tagged = set(self.tags)
-        lines = [one for one in lines if (one.root, one.branch) not in {(r, self.tags[r, n][0]) for r, n in tagged}]
+        lines = [one for one in lines if (one.root, one.branch) not in {(r, self.tags[r, n][0]) for r, n in self.tags}]
         if not lines:
             return
         line = random.choice(lines)
@@ -593,7 +592,6 @@ def test_histories():
         settings=settings(
             max_examples=EXAMPLES,
             stateful_step_count=STEPS,
-            deadline=None,
             database=None,
             suppress_health_check=list(HealthCheck),
             phases=phases,
