@@ -87,6 +87,18 @@ def row_id_bounds(data: bytes, *, path: str | None = None) -> tuple[int, int] | 
     return (min(low for low, _ in bounds), max(high for _, high in bounds)) if bounds else None
 
 
+def row_id_range(data: bytes, *, path: str | None = None) -> tuple[int, int] | None:
+    """Return the first row id of a sequence that is one range, and the number behind the last one; else None.
+
+    Raises:
+        CorruptDataError: Not a sequence of row ids.
+    """
+    segments = _segments(data, path)
+    if len(segments) != 1 or segments[0].WhichOneof("segment") != "range":
+        return None
+    return segments[0].range.start, segments[0].range.end
+
+
 def _segments(data: bytes, path: str | None) -> Sequence[rowids_pb2.U64Segment]:
     try:
         return rowids_pb2.RowIdSequence.FromString(data).segments

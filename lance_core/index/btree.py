@@ -30,6 +30,7 @@ from lance_core.index import answer as answers
 from lance_core.index.btree_pages import PageCache, row_numbers
 from lance_core.index.external_sort import DEFAULT_MEMORY, MEMORY_OPTION
 from lance_core.index.files import check_columns, metadata_number, read_columns
+from lance_core.index.protocol import UnreadSegment
 from lance_core.index.ranges import question_ranges
 from lance_core.limits import check_limit
 from lance_core.sql.ternary import FALSE, NULL
@@ -292,7 +293,7 @@ class BTreeKind:
         """Read the lookup file of a segment."""
         lookup, path = files.open(LOOKUP_FILE), files.path(LOOKUP_FILE)
         if lookup.schema.metadata.get(RANGE_PARTITIONED_KEY) == b"true":
-            return _UnreadSegment()
+            return UnreadSegment()
         check_columns(lookup, lookup_schema(column.type), path=path)
         check_limit("max_pages", lookup.num_rows, "pages of a B-tree", path=path)
         pages = files.open(PAGE_FILE)
@@ -333,17 +334,6 @@ class BTreeKind:
 
 
 BTREE = BTreeKind()
-
-
-class _UnreadSegment:
-    """A segment of a layout that is not read: it answers nothing, so that its rows are scanned."""
-
-    options: Mapping[str, int] = {}
-    statistics: Mapping[str, int] = {}
-
-    def answer(self, question: Question, *, tells_null: bool) -> RowAnswer | None:
-        """Return None."""
-        del question, tells_null
 
 
 def _check_pages(

@@ -13,14 +13,15 @@ from lance_core.format import bitmap_index, btree
 from lance_core.format.json_index import GETTERS, TYPE_URL, VERSION, decode_details, member_name
 from lance_core.format.schema import JSON, Schema
 from lance_core.index.column import IndexedColumn
+from lance_core.index.protocol import EntrySegment, UnreadSegment
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from lance_core.format.index_metadata import IndexFields
     from lance_core.index.answer import RowAnswer
     from lance_core.index.files import SegmentFiles
-    from lance_core.index.protocol import ReadKind, Segment
+    from lance_core.index.protocol import Int64s, ReadKind, Segment
     from lance_core.sql.pruning import Question
 
 _TYPES = (pa.int64(), pa.float64(), pa.string(), pa.bool_())
@@ -53,39 +54,73 @@ class JsonMemberKind:
         file, name = self._type_place
         kind = files.open(file).schema.to_arrow().field(name).type
         if str(kind) not in GETTERS:
-            return _Member(None, "")
+            return UnreadSegment()
         values = Schema.from_arrow(pa.schema([pa.field(column.path, kind)]))
         inner = IndexedColumn(path=column.path, projection=values, leaf=values.fields[0])
-        return _Member(self._target.open(files, inner), member_name(column.path, kind, self._key))
+        segment, subject = self._target.open(files, inner), member_name(column.path, kind, self._key)
+        if isinstance(segment, EntrySegment):
+            return _MemberEntries(segment, subject, kind, self._key)
+        return _Member(segment, subject, kind, self._key)
 
 
 class _Member:
     """A segment that answers questions about a member.
 
     Args:
-        segment: The segment over its values; None if nothing is answered.
-        name: Name under which questions are asked.
+        segment: The segment over its values.
+        subject: Name under which questions are asked.
+        kind: Type of the values.
+        key: Key of the member.
     """
 
-    def __init__(self, segment: Segment | None, name: str) -> None:
+    def __init__(self, segment: Segment, subject: str, kind: pa.DataType, key: str) -> None:
         self._segment = segment
-        self._name = name
+        self._kind = kind
+        self._key = key
+        self.subject = subject
 
     @property
     def options(self) -> Mapping[str, Any]:
         """Options of the segment."""
-        return {} if self._segment is None else self._segment.options
+        return self._segment.options
 
     @property
     def statistics(self) -> Mapping[str, Any]:
         """Numbers about the segment for users."""
-        return {} if self._segment is None else self._segment.statistics
+        return self._segment.statistics
 
     def answer(self, question: Question, *, tells_null: bool) -> RowAnswer | None:
         """Answer a question about the member; None for values of another type."""
-        if self._segment is None or question.column != self._name:
-            return None
-        return self._segment.answer(question, tells_null=tells_null)
+        return self._segment.answer(question, tells_null=tells_null) if question.column == self.subject else None
+
+    def values_of(self, column: pa.Array) -> pa.Array:
+        """Return the member of some documents."""
+        from lance_core.sql.json_functions import member_values  # noqa: PLC0415 rarely needed
+
+        return member_values(column, self._kind, self._key)
+
+
+class _MemberEntries(_Member):
+    """As `_Member`, over a segment with an entry for each row.
+
+    Args:
+        segment: The segment over its values.
+        subject: Name under which questions are asked.
+        kind: Type of the values.
+        key: Key of the member.
+    """
+
+    def __init__(self, segment: EntrySegment, subject: str, kind: pa.DataType, key: str) -> None:
+        super().__init__(segment, subject, kind, key)
+        self._entries = segment
+
+    def entries(self) -> Iterator[tuple[pa.Array, Int64s]]:
+        """Read all values and the row of each."""
+        return self._entries.entries()
+
+    def expected_entries(self, values: pa.Array, rows: Int64s) -> Iterator[tuple[pa.Array, Int64s]]:
+        """Return the entries that some rows must have; ``values`` are those of the member."""
+        return self._entries.expected_entries(values, rows)
 
 
 def json_member_kind(fields: IndexFields, kinds: Mapping[str, ReadKind]) -> JsonMemberKind | None:

@@ -156,6 +156,38 @@ class ZonedSegment(Segment, Protocol):
         ...
 
 
+@runtime_checkable
+class DerivedSegment(Segment, Protocol):
+    """A segment over what a function of SQL returns for the column."""
+
+    @property
+    def subject(self) -> str:
+        """Name under which questions are asked."""
+        ...
+
+    def values_of(self, column: pa.Array) -> pa.Array:
+        """Return the values that are indexed for some rows.
+
+        Args:
+            column: Values of the column, as they are stored.
+
+        Raises:
+            InvalidInputError: The function is not defined for a value.
+        """
+        ...
+
+
+class UnreadSegment:
+    """A segment of a layout that is not read: it answers nothing, so that its rows are scanned."""
+
+    options: Mapping[str, Any] = {}
+    statistics: Mapping[str, Any] = {}
+
+    def answer(self, question: Question, *, tells_null: bool) -> RowAnswer | None:
+        """Return None."""
+        del question, tells_null
+
+
 class ReadKind(Protocol):
     """A kind of index whose segments can be asked."""
 

@@ -22,7 +22,7 @@ from lance_core.index.vector.distances import is_vector
 from lance_core.index.vector.segment import VectorSegment
 from lance_core.index.vector.train import searchable
 from lance_core.scan.fragment_reader import FragmentReader
-from lance_core.scan.indexed import ColumnOfFragment, addresses_of_ids
+from lance_core.scan.indexed import addresses_of_ids
 from lance_core.sql import ternary
 from lance_core.sql.kernels import pc
 from lance_core.sql.pruning import Comparison, Contains, HasItems, IsNull, Membership
@@ -97,7 +97,7 @@ def _batches(
     for fragment_id, start, end in _windows(manifest, opened.fragment_ids, sample_rows):
         fragment = manifest.fragments.find(fragment_id)
         assert fragment is not None  # noqa: S101 for the type checker: segments name existing ones
-        yield from ColumnOfFragment(files, fragment, opened.column).batches(start=start, end=end)
+        yield from opened.batches(files, fragment, start=start, end=end)
 
 
 def _windows(
@@ -124,7 +124,7 @@ def _windows(
 def _wrong_answers(opened: OpenSegment, rows: Int64s, values: pa.Array, *, is_each_asked: bool) -> Int64s:
     """Return the rows for which an answer excludes the truth."""
     wrong = [np.empty(0, np.int64)]
-    for question, truth in _questions(opened.column.path, values, is_each_asked=is_each_asked):
+    for question, truth in _questions(opened.subject, values, is_each_asked=is_each_asked):
         answer = opened.answer(question)
         if answer is not None:
             wrong.append(rows[(answer.at(rows) & truth) == 0])
@@ -225,8 +225,7 @@ def _wrong_entries(
     for keys, rows in segment.entries():
         stored.add(locate(rows), _hashes(keys))
     for number, reader in enumerate(readers):
-        column = ColumnOfFragment(files, reader.fragment, opened.column)
-        for rows, values in column.batches():
+        for rows, values in opened.batches(files, reader.fragment):
             for keys, owners in segment.expected_entries(values, rows):
                 expected.add(owners, _hashes(keys))
         fragment_id = reader.fragment.id
@@ -262,7 +261,7 @@ def _wrong_vectors(
     for number, reader in enumerate(readers):
         fragment_id = reader.fragment.id
         counts = stored.of(number)
-        for rows, values in ColumnOfFragment(files, reader.fragment, opened.column).batches():
+        for rows, values in opened.batches(files, reader.fragment):
             offsets = rows & OFFSET_MASK
             indexed = searchable(values, offsets, segment.model.metric)[1]
             missing = indexed[counts[indexed] == 0]

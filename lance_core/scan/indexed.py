@@ -18,14 +18,14 @@ from lance_core.errors import CorruptDataError, NotFoundError, UnsupportedError
 from lance_core.format.fragment_reuse import find_fragment_reuse
 from lance_core.format.index_metadata import holds_row_ids, index_fields
 from lance_core.format.paths import INDICES_FOLDER
-from lance_core.format.row_ids import row_id_bounds
+from lance_core.format.row_ids import row_id_bounds, row_id_range
 from lance_core.frozen import frozen
 from lance_core.index import answer as answers
 from lance_core.index.answer import ADDRESS_SHIFT, UNKNOWN_ANSWER, RowAnswer
 from lance_core.index.column import find_column, path_of
 from lance_core.index.files import SegmentFiles
 from lance_core.index.moved import MovedSegment, load_later_moves
-from lance_core.index.protocol import KeyedSegment
+from lance_core.index.protocol import DerivedSegment, KeyedSegment
 from lance_core.scan.fragment_reader import FragmentReader
 from lance_core.sql.ternary import ANY, FALSE, NULL
 
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
 Int64s: TypeAlias = npt.NDArray[np.int64]
 _BATCH_ROWS = 1 << 16
+_MOST_ID = (1 << 63) - 1
 
 
 def with_index_answer(plan: ScanPlan, manifest: Manifest, files: OpenFiles) -> ScanPlan:
@@ -138,17 +139,35 @@ class OpenSegment:
         index: Its entry.
         column: Its column.
         segment: What its kind knows.
+        subject: Name under which questions are asked.
         fragment_ids: Existing fragments that it covers, ascending.
         by_row_id: Its entries are stable row ids, not addresses.
         answer: Returns what it knows of a question, by address and for these fragments only; None for no answer.
+        derive: Returns what is indexed of some values of the column; None if these are indexed themselves.
     """
 
     index: IndexMetadata
     column: IndexedColumn
     segment: Segment
+    subject: str
     fragment_ids: Int64s
     by_row_id: bool
     answer: Callable[[Question], RowAnswer | None]
+    derive: Callable[[pa.Array], pa.Array] | None = None
+
+    def batches(
+        self, files: OpenFiles, fragment: Fragment, *, start: int = 0, end: int | None = None
+    ) -> Iterator[tuple[Int64s, pa.Array]]:
+        """Read live rows of a fragment: addresses, and the values that are indexed.
+
+        Args:
+            files: The dataset's open files.
+            fragment: The fragment.
+            start: First row.
+            end: Row behind the last one; None for all.
+        """
+        for rows, values in ColumnOfFragment(files, fragment, self.column).batches(start=start, end=end):
+            yield rows, values if self.derive is None else self.derive(values)
 
 
 def open_segment(manifest: Manifest, files: OpenFiles, index: IndexMetadata) -> OpenSegment | None:
@@ -162,10 +181,12 @@ def open_segment(manifest: Manifest, files: OpenFiles, index: IndexMetadata) -> 
     if column is None:
         return None
     version = _IndexedVersion(manifest, files, [column.path], tells_null=True)
-    covering = next((covering for covering in version.segments(column.path) if covering.index.uuid == index.uuid), None)
+    covering = version.covering(index)
     if covering is None:
         return None
     segment = version.open(covering)
+    original = segment.segment if isinstance(segment, MovedSegment) else segment
+    derived = original if isinstance(original, DerivedSegment) else None
 
     def answer(question: Question) -> RowAnswer | None:
         answer = segment.answer(question, tells_null=True)
@@ -175,9 +196,11 @@ def open_segment(manifest: Manifest, files: OpenFiles, index: IndexMetadata) -> 
         index=index,
         column=column,
         segment=segment,
+        subject=column.path if derived is None else derived.subject,
         fragment_ids=covering.fragment_ids,
         by_row_id=manifest.uses_stable_row_ids and holds_row_ids(index),
         answer=answer,
+        derive=None if derived is None else derived.values_of,
     )
 
 
@@ -211,6 +234,11 @@ class _IndexedVersion:
         """Return the segments over a column that can be asked."""
         return self._segments.get(path, ())
 
+    def covering(self, index: IndexMetadata) -> _CoveringSegment | None:
+        """Return a segment by its entry; None if it is never asked."""
+        segments = (covering for segments in self._segments.values() for covering in segments)
+        return next((covering for covering in segments if covering.index.uuid == index.uuid), None)
+
     @property
     def has_segments(self) -> bool:
         """True if an index may answer a question."""
@@ -239,14 +267,15 @@ class _IndexedVersion:
                 pairs = self._pairs(segment, covering, values)
                 if pairs is None:
                     answer = segment.answer(Membership(path, values), tells_null=False)
+                    answer = None if answer is None else self.restricted(answer, covering)
                 else:
-                    answer = answers.of_rows(true=pairs[0], elsewhere=FALSE | NULL)
+                    answer = self._within(answers.of_rows(true=pairs[0], elsewhere=FALSE | NULL), covering)
                     new = set(covering.fragment_ids.tolist()) - covered
                     mine = np.isin(pairs[0] >> ADDRESS_SHIFT, np.array(sorted(new), np.int64))
                     parts.append((pairs[0][mine], pairs[1][mine]))
                     covered |= new
                 if answer is not None:
-                    combined = answers.narrowed(combined, self.restricted(answer, covering))
+                    combined = answers.narrowed(combined, answer)
         rows, numbers = (np.concatenate(columns) for columns in zip(*parts, strict=True))
         order = np.argsort(rows, kind="stable")
         return KeyedRows(answer=combined, fragment_ids=frozenset(covered), rows=rows[order], numbers=numbers[order])
@@ -255,16 +284,32 @@ class _IndexedVersion:
         """Return the rows that a segment finds, by the addresses that they have now, and the position of each value."""
         moves = segment.moves if isinstance(segment, MovedSegment) else None
         original = segment.segment if isinstance(segment, MovedSegment) else segment
-        if not isinstance(original, KeyedSegment) or self._holds_row_ids(covering.index):
-            return None
-        pairs = original.find(values)
+        pairs = original.find(values) if isinstance(original, KeyedSegment) else None
         if pairs is None:
             return None
         numbers, rows = pairs
+        if self._holds_row_ids(covering.index):
+            return self._addresses(rows, numbers, covering.fragment_ids)
         if moves is None:
             return rows, numbers
         rows = moves(rows)
         return rows[rows >= 0], numbers[rows >= 0]
+
+    def _addresses(self, ids: Int64s, numbers: Int64s, fragment_ids: Int64s) -> tuple[Int64s, Int64s]:
+        """Return the addresses of row ids in some fragments, and the number of each.
+
+        A row that was rewritten has its id twice: where it is now, and where it was deleted.
+        """
+        wanted, inverse = np.unique(ids, return_inverse=True)
+        parts = [(np.empty(0, np.int64), np.empty(0, np.int64))]
+        for fragment in self._manifest.fragments.select(fragment_ids.tolist()):
+            offsets = _offsets_of_ids(wanted, FragmentReader(self._files, fragment))
+            if offsets is not None:
+                every = offsets[inverse]
+                is_here = every >= 0
+                parts.append((every[is_here] + (fragment.id << ADDRESS_SHIFT), numbers[is_here]))
+        addresses, found = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+        return addresses, found
 
     def _covering(self, index: IndexMetadata, column: IndexedColumn) -> _CoveringSegment | None:
         from lance_core.index.kinds import readers_of  # noqa: PLC0415 most tables have no indices
@@ -313,6 +358,9 @@ class _IndexedVersion:
         """Return the answer by row address, for the fragments that the segment covers."""
         if self._holds_row_ids(covering.index):
             return self._by_address(answer, covering.fragment_ids)
+        return self._within(answer, covering)
+
+    def _within(self, answer: RowAnswer, covering: _CoveringSegment) -> RowAnswer:
         path = f"{INDICES_FOLDER}/{covering.index.uuid_text}"
         return answers.within(answer, covering.fragment_ids, covering.num_rows, path=path)
 
@@ -413,10 +461,39 @@ def _codes_of_ids(answer: RowAnswer, reader: FragmentReader) -> tuple[Int64s, np
         low, high = np.searchsorted(answer.bounds, np.array(bounds, np.int64), side="right").tolist()
         if low == high:
             return np.array([0, num_rows], np.int64), answer.codes[low : low + 1]
+        if row_id_range(sequence) == (bounds[0], bounds[0] + num_rows):
+            edges = np.concatenate([bounds[:1], answer.bounds[low:high], [bounds[1] + 1]]) - bounds[0]
+            return edges, answer.codes[low : high + 1]
     codes = answer.at(reader.stable_row_ids.astype(np.int64))
     edges = np.flatnonzero(np.diff(codes)) + 1
     edges = np.concatenate([[0], edges, [num_rows]]).astype(np.int64)
     return edges, codes[edges[:-1]]
+
+
+def _offsets_of_ids(wanted: Int64s, reader: FragmentReader) -> Int64s | None:
+    """Return the offset of the row of each id, -1 where there is none; None if a fragment has none of them.
+
+    Args:
+        wanted: Row ids, ascending and distinct.
+        reader: The fragment.
+    """
+    sequence = reader.fragment.row_id_sequence
+    bounds = row_id_bounds(sequence) if isinstance(sequence, bytes) else (0, _MOST_ID)
+    if bounds is None:
+        return None
+    low = int(np.searchsorted(wanted, min(bounds[0], _MOST_ID)))
+    high = int(np.searchsorted(wanted, min(bounds[1], _MOST_ID), side="right"))
+    if low == high:
+        return None
+    offsets = np.full(len(wanted), -1)
+    if isinstance(sequence, bytes) and row_id_range(sequence) is not None:
+        offsets[low:high] = wanted[low:high] - bounds[0]
+        return offsets
+    ids = reader.stable_row_ids.astype(np.int64)
+    places = np.minimum(np.searchsorted(wanted, ids), len(wanted) - 1)
+    hits = np.flatnonzero(wanted[places] == ids)
+    offsets[places[hits]] = hits
+    return offsets
 
 
 class ColumnOfFragment:

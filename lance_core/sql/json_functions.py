@@ -312,16 +312,34 @@ def _get_together(look: Callable[[Document, str], Any], kind: pa.DataType) -> _T
     return together
 
 
+_TYPED_GETTERS: Mapping[str, tuple[pa.DataType, Callable[[Document, str], Any]]] = {
+    "json_get_string": (pa.string(), _get_as("text", _as_text)),
+    "json_get_int": (pa.int64(), _get_as("an integer of 64 bits", _as_integer)),
+    "json_get_float": (pa.float64(), _get_as("a number", _as_float)),
+    "json_get_bool": (pa.bool_(), _get_as("a boolean", _as_boolean)),
+}
+
+
+def member_values(documents: pa.Array, kind: pa.DataType, key: str) -> pa.Array:
+    """Return what the function for a type of values returns, such as ``json_get_int(doc, 'key')`` for int64.
+
+    Args:
+        documents: Large binary of JSONB.
+        kind: One of the types in `lance_core.format.json_index.GETTERS`.
+        key: Key of the member.
+
+    Raises:
+        InvalidInputError: A member is not of the type.
+    """
+    look = _TYPED_GETTERS[GETTERS[str(kind)]][1]
+    values = _get_together(look, kind)(documents, key)
+    return _each(look, kind, documents, (pa.scalar(key),)) if values is None else values
+
+
 def _entry(
     name: str, num_arguments: int, kind: pa.DataType, look: Callable[..., Any], together: _Together | None = None
 ) -> tuple[str, tuple[int, int, Callable[[Sequence[Term]], Term]]]:
     return name, (num_arguments, num_arguments, _function(name, kind, look, together))
-
-
-def _getter(
-    name: str, kind: pa.DataType, look: Callable[[Document, str], Any]
-) -> tuple[str, tuple[int, int, Callable[[Sequence[Term]], Term]]]:
-    return _entry(name, 2, kind, look, _get_together(look, kind))
 
 
 JSON_FUNCTIONS: Mapping[str, tuple[int, int, Callable[[Sequence[Term]], Term]]] = dict(
@@ -329,10 +347,7 @@ JSON_FUNCTIONS: Mapping[str, tuple[int, int, Callable[[Sequence[Term]], Term]]] 
         _entry("json_extract", 2, pa.string(), _extract, _extract_together),
         _entry("json_exists", 2, pa.bool_(), _exists, _exists_together),
         _entry("json_get", 2, pa.large_binary(), _get, _at_key),
-        _getter("json_get_string", pa.string(), _get_as("text", _as_text)),
-        _getter("json_get_int", pa.int64(), _get_as("an integer of 64 bits", _as_integer)),
-        _getter("json_get_float", pa.float64(), _get_as("a number", _as_float)),
-        _getter("json_get_bool", pa.bool_(), _get_as("a boolean", _as_boolean)),
+        *(_entry(name, 2, kind, look, _get_together(look, kind)) for name, (kind, look) in _TYPED_GETTERS.items()),
         _entry("json_array_length", 2, pa.int64(), _array_length, _array_length_together),
         _entry("json_array_contains", 3, pa.bool_(), _array_contains),
     )

@@ -1,6 +1,7 @@
 """Indices of pylance over members of JSON documents: lance_core answers from them as from a scan."""
 
 import json
+import shutil
 from pathlib import Path
 
 import lance
@@ -41,15 +42,19 @@ def rows(start, count):
     return pa.table({"id": numbers, "doc": pa.array(documents, pa.json_())})
 
 
+def make(path, table, *, stable):
+    uri = str(path)
+    lance.write_dataset(table, uri, max_rows_per_file=100, enable_stable_row_ids=stable)
+    for member, kind in (("a", "btree"), ("s", "bitmap"), ("$.f", "btree"), ("b", "btree"), ("n.m", "btree")):
+        target = "bitmap" if stable else kind  # pylance 14.0.2 builds no others there
+        config = IndexConfig(index_type="json", parameters={"target_index_type": target, "path": member})
+        lance.dataset(uri).create_scalar_index("doc", config, name=member.removeprefix("$."))
+    return uri
+
+
 @pytest.fixture(params=[False, True], ids=["addresses", "stable ids"])
 def uri(request, tmp_path):
-    uri = str(tmp_path / "t")
-    lance.write_dataset(rows(0, 200), uri, max_rows_per_file=100, enable_stable_row_ids=request.param)
-    for path, kind in (("a", "btree"), ("s", "bitmap"), ("$.f", "btree"), ("b", "btree"), ("n.m", "btree")):
-        target = "bitmap" if request.param else kind  # pylance 14.0.2 builds no others there
-        config = IndexConfig(index_type="json", parameters={"target_index_type": target, "path": path})
-        lance.dataset(uri).create_scalar_index("doc", config, name=path.removeprefix("$."))
-    return uri
+    return make(tmp_path / "t", rows(0, 200), stable=request.param)
 
 
 def check(uri, *, uses=True):
@@ -86,3 +91,27 @@ def test_a_damaged_one_is_told(uri):
     with pytest.raises(CorruptDataError, match="drop_index"):
         lance_core.dataset(uri).count_rows("json_get_int(doc, 'a') = 3")
     assert lance_core.dataset(uri).count_rows("json_get_string(doc, 's') = 't3'") > 0
+
+
+def folder_of(uri, name):
+    (index,) = (index for index in lance_core.dataset(uri).list_indices() if index["name"] == name)
+    return Path(uri, "_indices", index["uuid"])
+
+
+def wrong(uri, **options):
+    report = lance_core.verify(uri, level="indices", **options)
+    return {(problem.index_name, problem.fragment_id) for problem in report.problems if problem.index_name}
+
+
+def test_an_audit_compares_members_with_what_the_index_holds(uri):
+    lance_core.dataset(uri).delete("id % 10 = 3")
+    assert wrong(uri) == wrong(uri, sample_rows=50) == set()
+    other = make(Path(uri).with_name("other"), rows(3, 200), stable=lance_core.dataset(uri).has_stable_row_ids)
+    for name in "asfb":
+        shutil.rmtree(folder_of(uri, name))
+        shutil.copytree(folder_of(other, name), folder_of(uri, name))
+    assert wrong(uri) == {(name, number) for name in "asfb" for number in (0, 1)}
+    assert {name for name, _ in wrong(uri, sample_rows=200)} == set("asfb")
+    assert lance_core.repair(uri) == dict.fromkeys("asfb", "dropped")
+    assert wrong(uri) == set()
+    check(uri, uses=False)
