@@ -71,7 +71,7 @@ class BuildIndex:
             )
         target = IndexTarget.of(snapshot, kind, column, self.name, self.uuid)
         self._written.append(target.files)
-        fragments = _chosen(snapshot, self.fragment_ids)
+        fragments = chosen_fragments(snapshot, self.fragment_ids)
         return CreateIndex(new_indices=(target.build(fragments, options),), removed_indices=old)
 
     def forget(self) -> None:
@@ -85,7 +85,7 @@ def with_model(index: BuildIndex, snapshot: Snapshot) -> BuildIndex:
     if not isinstance(kind, TrainedKind):
         return index
     files, options = OpenFiles(snapshot.store), check_build(kind, column, index.options)
-    columns = [ColumnOfFragment(files, fragment, column) for fragment in _chosen(snapshot, index.fragment_ids)]
+    columns = [ColumnOfFragment(files, fragment, column) for fragment in chosen_fragments(snapshot, index.fragment_ids)]
     return replace(index, options={**index.options, MODEL: kind.train(column, columns, options)})
 
 
@@ -181,7 +181,16 @@ class IndexTarget:
         )
 
 
-def _chosen(snapshot: Snapshot, fragment_ids: Collection[int] | None) -> Iterable[Fragment]:
+def chosen_fragments(snapshot: Snapshot, fragment_ids: Collection[int] | None) -> Iterable[Fragment]:
+    """Return the fragments of an index.
+
+    Args:
+        snapshot: The version.
+        fragment_ids: Their ids; all if None.
+
+    Raises:
+        InvalidInputError: There is no such fragment.
+    """
     fragments = snapshot.manifest.fragments
     if fragment_ids is None:
         return fragments

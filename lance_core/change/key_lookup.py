@@ -1,13 +1,13 @@
 """Look up the keys of a merge in indices, so that only rows that may have one of them are read.
 
-A B-tree over the only column of the key tells which row has which key, so that no key is read. Other indices narrow
-down the rows; their keys are read and compared, so that an index over one column of a key is enough. Fragments that no
-index covers are read whole.
+A B-tree over a column of the key tells which row has which value, so that this column is not read; with one over each
+column no key is read at all. Other indices narrow down the rows; their keys are read and compared, so that an index
+over one column of a key is enough. Fragments that no index covers are read whole.
 """
 
 from __future__ import annotations
 
-from functools import reduce
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -21,7 +21,7 @@ from lance_core.scan.indexed import has_index, rows_with_values
 from lance_core.scan.pick import pick_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from lance_core.format.manifest import Manifest
     from lance_core.format.schema import Schema
@@ -44,30 +44,57 @@ def has_key_index(files: OpenFiles, manifest: Manifest, names: Sequence[str]) ->
 
 
 @frozen(kw_only=True)
+class KeyedColumn:
+    """A column of the key whose values indices know for some rows.
+
+    Attributes:
+        name: Its name.
+        values: Values of the source.
+        rows: The rows that have one of them, and which.
+    """
+
+    name: str
+    values: pa.Array
+    rows: KeyedRows
+
+    def of(self, reader: FragmentReader) -> tuple[Offsets, Offsets]:
+        """Return the live rows of a fragment, ascending, and the position of the value of each."""
+        first = reader.fragment.id << ADDRESS_SHIFT
+        low, high = np.searchsorted(self.rows.rows, (first, first + reader.physical_rows)).tolist()
+        offsets, numbers = self.rows.rows[low:high] - first, self.rows.numbers[low:high]
+        if len(reader.deleted) and len(offsets):
+            is_live = ~np.isin(offsets, reader.deleted)
+            offsets, numbers = offsets[is_live], numbers[is_live]
+        return offsets, numbers
+
+
+@frozen(kw_only=True)
 class Candidates:
     """Rows that may have a key of the source.
 
     Attributes:
         answer: What indices know of all rows.
-        keyed: Rows whose keys are known; None if there are none.
-        keys: What ``keyed`` has the positions of.
+        columns: Columns of the key of which they know the values.
     """
 
     answer: RowAnswer
-    keyed: KeyedRows | None = None
-    keys: pa.Array | None = None
+    columns: Sequence[KeyedColumn] = ()
 
-    def of(self, reader: FragmentReader) -> tuple[Offsets, pa.Array] | None:
-        """Return the live rows of a fragment that have a key of the source, and their keys; None if that is unknown."""
-        if self.keyed is None or self.keys is None or reader.fragment.id not in self.keyed.fragment_ids:
+    def of(self, reader: FragmentReader) -> tuple[Offsets, dict[str, pa.Array]] | None:
+        """Return the live rows of a fragment that may have a key of the source.
+
+        Returns:
+            Their offsets, and the values of the columns that indices know; None if they know no column.
+        """
+        columns = [column for column in self.columns if reader.fragment.id in column.rows.fragment_ids]
+        if not columns:
             return None
-        first = reader.fragment.id << ADDRESS_SHIFT
-        low, high = np.searchsorted(self.keyed.rows, (first, first + reader.physical_rows)).tolist()
-        offsets, numbers = self.keyed.rows[low:high] - first, self.keyed.numbers[low:high]
-        if len(reader.deleted) and len(offsets):
-            is_live = ~np.isin(offsets, reader.deleted)
-            offsets, numbers = offsets[is_live], numbers[is_live]
-        return offsets, self.keys.take(pa.array(numbers, pa.int64()))
+        found = [column.of(reader) for column in columns]
+        offsets = reduce(partial(np.intersect1d, assume_unique=True), [rows for rows, _ in found])
+        return offsets, {
+            column.name: column.values.take(pa.array(numbers[np.searchsorted(rows, offsets)]))
+            for column, (rows, numbers) in zip(columns, found, strict=True)
+        }
 
 
 def find_candidates(files: OpenFiles, manifest: Manifest, on: Schema, source: pa.Table) -> Candidates | None:
@@ -83,17 +110,19 @@ def find_candidates(files: OpenFiles, manifest: Manifest, on: Schema, source: pa
         return None
     columns = [(name, _values(source.column(name))) for name in on.names]
     looked_up = [
-        (values, rows_with_values(manifest, files, name, values)) for name, values in columns if values is not None
+        (name, values, rows_with_values(manifest, files, name, values))
+        for name, values in columns
+        if values is not None
     ]
     if not looked_up:
         return None
-    answer = reduce(and_, [keyed.answer for _, keyed in looked_up])
+    answer = reduce(and_, [keyed.answer for _, _, keyed in looked_up])
     if answer.is_unknown:
         return None
-    (keys, keyed), *others = looked_up
-    return (
-        Candidates(answer=answer) if others or len(on.names) > 1 else Candidates(answer=answer, keyed=keyed, keys=keys)
-    )
+    columns = [
+        KeyedColumn(name=name, values=values, rows=keyed) for name, values, keyed in looked_up if keyed.fragment_ids
+    ]
+    return Candidates(answer=answer, columns=columns)
 
 
 def candidates_of(reader: FragmentReader, answer: RowAnswer | None) -> tuple[Ranges, Offsets | None]:
@@ -110,6 +139,30 @@ def candidates_of(reader: FragmentReader, answer: RowAnswer | None) -> tuple[Ran
         return kept_ranges(rows.bounds, rows.may_match, 0, end), None
     offsets = rows.candidates()
     return [], offsets[~np.isin(offsets, reader.deleted)] if len(reader.deleted) else offsets
+
+
+def known_key_rows(
+    reader: FragmentReader, on: Schema, offsets: Offsets, known: Mapping[str, pa.Array], *, batch_size: int
+) -> Iterator[tuple[Offsets, Sequence[Any]]]:
+    """As `key_rows`, of rows of which some columns of the key are known; only the others are read.
+
+    Args:
+        reader: The fragment.
+        on: Fields of the key.
+        offsets: Row offsets, ascending.
+        known: Values of columns by name.
+        batch_size: Rows of a batch at most.
+    """
+    unknown = [name for name in on.names if name not in known]
+    if not unknown:
+        yield offsets, [known[name] for name in on.names]
+        return
+    at = 0
+    for batch in pick_rows(reader, on.select(unknown), offsets, batch_size=batch_size):
+        columns = {name: values.slice(at, batch.num_rows) for name, values in known.items()}
+        columns |= dict(zip(unknown, batch.columns, strict=True))
+        yield offsets[at : at + batch.num_rows], [columns[name] for name in on.names]
+        at += batch.num_rows
 
 
 def key_rows(
@@ -141,10 +194,11 @@ def key_rows(
 def _values(column: pa.ChunkedArray) -> pa.Array | None:
     """Return the distinct values of a column; None if a merge compares them in another way than indices do."""
     kind = column.type
-    # A merge tells zeros of both signs apart, and finds NaN.
-    if pa.types.is_floating(kind) or pa.types.is_nested(kind) or pa.types.is_dictionary(kind):
-        return None
-    if isinstance(kind, pa.BaseExtensionType):
+    if pa.types.is_nested(kind) or pa.types.is_dictionary(kind) or isinstance(kind, pa.BaseExtensionType):
         return None
     values = column.drop_null().unique()
-    return values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+    values = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+    if pa.types.is_floating(kind):  # a merge tells zeros of both signs apart, and finds NaN
+        numbers = values.to_numpy(zero_copy_only=False)
+        return None if (np.isnan(numbers) | (numbers == 0)).any() else values
+    return values

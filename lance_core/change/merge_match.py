@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lance_core.change.key_join import KeyJoin, Pairs
-from lance_core.change.key_lookup import candidates_of, find_candidates, key_rows
+from lance_core.change.key_lookup import candidates_of, find_candidates, key_rows, known_key_rows
 from lance_core.change.merge_plan import SOURCE, TARGET, WhenMatched
 from lance_core.errors import InvalidInputError
 from lance_core.frozen import frozen
@@ -162,9 +162,9 @@ class Matcher:
         wanted = max(default_batch_size(plan.on.to_arrow()), _SOURCES_PER_BATCH * self.source.num_rows)
         batch_size = min(wanted, _MAX_BATCH_ROWS)
         batches = (
-            [(row_keys[0], [row_keys[1]])]
-            if row_keys
-            else key_rows(reader, plan.on, ranges, offsets, batch_size=batch_size)
+            key_rows(reader, plan.on, ranges, offsets, batch_size=batch_size)
+            if row_keys is None
+            else known_key_rows(reader, plan.on, *row_keys, batch_size=batch_size)
         )
         for rows, columns in batches:
             pairs = join.match(columns)

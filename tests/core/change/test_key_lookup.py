@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import lance_core
-from lance_core.change import merge_match
+from lance_core.change import key_lookup, merge_match
 from lance_core.file.read.reader import DataFileReader
 
 ROWS = 4000
@@ -82,18 +82,18 @@ def test_merges_with_and_without_indices_are_alike(tmp_path, monkeypatch, built,
     assert results[0][1].equals(results[1][1])
 
 
-def key_rows_read(monkeypatch):
-    """Rows of the data files whose key is read."""
+def key_rows_read(monkeypatch, name="k"):
+    """Rows of the data files of which a column of the key is read."""
     counts = []
     scan, take = DataFileReader.scan, DataFileReader.taking
 
     def scanned(self, projection, columns, **options):
-        if "k" in projection.names:
+        if name in projection.names:
             counts.append(options["end"] - options["start"])
         return scan(self, projection, columns, **options)
 
     def taken(self, projection, columns, offsets):
-        if "k" in projection.names:
+        if name in projection.names:
             counts.append(len(offsets))
         return take(self, projection, columns, offsets)
 
@@ -112,6 +112,74 @@ def test_few_keys_are_read(tmp_path, monkeypatch, kind):
     stats = dataset.merge_insert("k").when_matched_update_all().when_not_matched_insert_all().execute(keys)
     assert stats == {"num_inserted_rows": 1, "num_updated_rows": 2, "num_deleted_rows": 0}
     assert sum(counts) <= (0 if kind == "BTREE" else 4000)
+
+
+TYPES = [
+    pa.int8(), pa.uint64(), pa.bool_(), pa.float32(), pa.float64(), pa.decimal128(22, 2), pa.date32(), pa.date64(),
+    pa.time32("s"), pa.time64("us"), pa.timestamp("us"), pa.timestamp("ns", "UTC"), pa.duration("ms"), pa.string(),
+    pa.large_string(), pa.binary(), pa.large_binary(), pa.binary(5),
+]  # fmt: skip
+
+
+def keys_of(kind, numbers):
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):
+        return pa.array([f"{number:05}".encode() for number in numbers], kind)
+    if pa.types.is_date64(kind):
+        return pa.array(numbers, pa.int32()).cast(pa.date32()).cast(kind)
+    if pa.types.is_date32(kind) or pa.types.is_time32(kind):
+        return pa.array(numbers, pa.int32()).cast(kind)
+    return pa.array(numbers, pa.int64()).cast(kind)
+
+
+@pytest.mark.parametrize("stable", [False, True], ids=["addresses", "stable ids"])
+@pytest.mark.parametrize("kind", TYPES, ids=str)
+def test_keys_of_all_types_are_looked_up_and_none_is_read(tmp_path, monkeypatch, kind, stable):
+    numbers = np.random.default_rng(5).permutation(2 if pa.types.is_boolean(kind) else 120) + 1
+    numbers = numbers % 2 if pa.types.is_boolean(kind) else numbers
+    rows = pa.table({"x": numbers, "k": keys_of(kind, numbers)})
+    dataset = lance_core.write_dataset(rows, tmp_path / "t", max_rows_per_file=50, enable_stable_row_ids=stable)
+    dataset.create_scalar_index("k", "BTREE")
+    dataset.update({"x": "x + 1000"}, where="x = 1")  # its new row is covered by no index
+    dataset.optimize.optimize_indices()
+    monkeypatch.setattr(key_lookup, "MOST_SHARE", 1)
+    counts = key_rows_read(monkeypatch)
+    wanted = numbers[-1:] if pa.types.is_boolean(kind) else np.array([3, 77, 1, 121])
+    source = pa.table({"k": keys_of(kind, wanted), "x": -wanted - 1})
+    stats = dataset.merge_insert("k").when_matched_update_all().when_not_matched_insert_all().execute(source)
+    assert stats["num_inserted_rows"] == int((~np.isin(wanted, numbers)).sum())
+    assert sum(counts) == 0
+    expected = {number: -number - 1 if number in wanted else number for number in {*numbers.tolist(), *wanted.tolist()}}
+    assert sorted(dataset.to_table(columns=["x"])["x"].to_pylist()) == sorted(expected.values())
+
+
+@pytest.mark.parametrize("stable", [False, True], ids=["addresses", "stable ids"])
+@pytest.mark.parametrize("indexed", [("k", "name"), ("k",)], ids=str)
+def test_a_key_of_several_columns_is_read_where_no_index_knows_it(tmp_path, monkeypatch, indexed, stable):
+    rng = np.random.default_rng(9)
+    rows = pa.table({"name": [f"n{number % 7}" for number in range(20_000)], "k": rng.permutation(20_000) // 3})
+    rows = rows.append_column("x", pa.array(range(20_000)))
+    dataset = lance_core.write_dataset(rows, tmp_path / "t", max_rows_per_file=5_000, enable_stable_row_ids=stable)
+    for column in indexed:
+        dataset.create_scalar_index(column, "BTREE")
+    dataset.delete("x = 17")
+    there = rows.take([5, 17, 9_000, 19_999])
+    absent = pa.table({"name": ["n8", "n1"], "k": [there["k"][0].as_py(), 99_999], "x": [0, 0]})
+    k_rows, name_rows = key_rows_read(monkeypatch), key_rows_read(monkeypatch, "name")
+    merge = dataset.merge_insert(["name", "k"]).when_matched_update_all().when_not_matched_insert_all()
+    stats = merge.execute(pa.concat_tables([there, absent]))
+    assert (stats["num_updated_rows"], stats["num_inserted_rows"]) == (3, 3)
+    assert sum(k_rows) == 0
+    assert sum(name_rows) <= 4 * 3
+
+
+@pytest.mark.parametrize("value", [0.0, -0.0, float("nan")])
+def test_zeros_and_nan_among_keys_are_left_to_a_scan(tmp_path, monkeypatch, value):
+    keys = [0.0, -0.0, float("nan"), 1.5] * 50
+    dataset = lance_core.write_dataset(pa.table({"k": keys, "x": range(200)}), tmp_path / "t")
+    dataset.create_scalar_index("k", "BTREE")
+    monkeypatch.setattr(key_lookup, "MOST_SHARE", 1)
+    source = pa.table({"k": [value, 1.5]})
+    assert dataset.merge_insert("k").when_matched_delete().execute(source)["num_deleted_rows"] == 100
 
 
 def test_null_keys_match_nothing(tmp_path):
