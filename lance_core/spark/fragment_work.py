@@ -27,7 +27,7 @@ from lance_core.spark.task_names import (
 from lance_core.spark.task_version import TaskVersion
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from pyspark.sql import SparkSession
 
@@ -119,6 +119,7 @@ class SparkWork:
         join: Makes one operation of those of all tasks.
         num_tasks: Tasks to aim at.
         one_each: One task for each fragment.
+        fragment_ids: Fragments to work on; all if None.
         sees_new_rows: Whether it depends on which rows there are.
         attempts: How often it was worked out.
         parts: What the tasks answered.
@@ -130,6 +131,7 @@ class SparkWork:
     join: Callable[[Snapshot, Sequence[Part]], Operation]
     num_tasks: int
     one_each: bool = False
+    fragment_ids: Collection[int] | None = None
     sees_new_rows: bool = False
     attempts: int = 0
     parts: list[Part] = field(default_factory=list[Part])
@@ -192,7 +194,8 @@ class SparkWork:
                 part.remove_files(store)
         self.parts = valid
         done = {fragment_id.id for part in valid for fragment_id in part.fragments}
-        return [fragment for number, fragment in now.items() if number not in done]
+        wanted = now.keys() if self.fragment_ids is None else self.fragment_ids
+        return [fragment for number, fragment in now.items() if number in wanted and number not in done]
 
     def _remove_unknown(self, job: _Job, tasks: Sequence[_Task], parts: dict[int, Part]) -> None:
         store = self.branch_address.open()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from lance_core.arguments import DEFAULT_MAX_BYTES_PER_FILE, DEFAULT_MAX_ROWS_PER_FILE, file_limits, file_version
 from lance_core.change.delete import deleting
-from lance_core.change.indices import BuildIndex, with_model
+from lance_core.change.indices import BuildIndex, chosen_fragments, with_model
 from lance_core.change.indices import index_options as given_options
 from lance_core.change.update import UpdateWork, plan_update
 from lance_core.errors import AlreadyExistsError
@@ -17,6 +17,7 @@ from lance_core.index.column import column_to_index
 from lance_core.index.kinds import check_build, kind_named
 from lance_core.index.vector.kind import VECTOR
 from lance_core.index.vector.train import INDEX_TYPES, check_options
+from lance_core.methods.indexing import text_index_options
 from lance_core.scan.plan import plan_filter
 from lance_core.signatures import with_options
 from lance_core.spark.conditions import refusal
@@ -117,6 +118,8 @@ def create_index_lance(
     *,
     name: str | None = None,
     replace: bool = True,
+    train: bool = True,
+    fragment_ids: Sequence[int] | None = None,
     rows_per_zone: int | None = None,
     number_of_items: int | None = None,
     max_memory_bytes: int | None = None,
@@ -134,14 +137,17 @@ def create_index_lance(
         index_type: As in `lance_core.LanceDataset.create_scalar_index` or `lance_core.LanceDataset.create_index`.
         name: Name of the index; ``{column}_idx`` if None.
         replace: Take the place of an index of that name.
-        rows_per_zone: As in `lance_core.LanceDataset.create_scalar_index`.
-        number_of_items: Likewise.
+        train: As in `lance_core.LanceDataset.create_scalar_index`, like the next three.
+        fragment_ids: Fragments to cover; all if None.
+        rows_per_zone: Rows in each run of a ``"ZONEMAP"``.
+        number_of_items: Rows in each run of a ``"BLOOMFILTER"``.
         max_memory_bytes: Likewise, for each task.
         index_options: Other options of the kind, as these methods take them: such as ``metric`` and ``num_partitions``
             of an ``"IVF_PQ"``, or ``with_position`` of an ``"INVERTED"`` index.
         **options: See `lance_core.spark.ChangeOptions`.
 
     Raises:
+        InvalidInputError: An option that the kind does not have, or a fragment that the table does not have.
         UnsupportedError: A type of index or column that cannot be built.
         AlreadyExistsError: There is an index of that name, and it shall not or cannot be replaced.
     """
@@ -153,15 +159,23 @@ def create_index_lance(
     )
     if not is_case_sensitive(spark):
         column = find_path(column, change.snapshot.manifest.schema.fields)
-    settings |= index_options or {}
+    settings |= text_index_options(index_options or {})
     kind = index_type
     if index_type.upper() in INDEX_TYPES:
         kind, settings = VECTOR.name, {**settings, "index_type": index_type.upper()}
-    index = BuildIndex(kind=kind, column=column, name=name or f"{column}_idx", replace=replace, options=settings)
+    index = BuildIndex(
+        kind=kind,
+        column=column,
+        name=name or f"{column}_idx",
+        replace=replace,
+        options=settings,
+        fragment_ids=fragment_ids if train else (),
+    )
     with naming(change.snapshot.store):
         _check_index(index, change.snapshot)
         index = with_model(index, change.snapshot)
     work = change.spark_work(lambda _: partial(_indexing, index), partial(_join_indices, index.name))
+    work.fragment_ids = index.fragment_ids
     done = change.commit(work)
     return change.result("index", done, work.operations, attempts=work.attempts)
 
@@ -236,6 +250,7 @@ def _join_updates(_snapshot: Snapshot, parts: Sequence[Part]) -> Operation:
 def _check_index(index: BuildIndex, snapshot: Snapshot) -> None:
     """Refuse an index before any task runs."""
     kind, column = kind_named(index.kind), column_to_index(snapshot.manifest.schema, index.column)
+    chosen_fragments(snapshot, index.fragment_ids)
     options = check_build(kind, column, index.options)
     if kind is VECTOR:
         check_options(column, options)
@@ -244,7 +259,7 @@ def _check_index(index: BuildIndex, snapshot: Snapshot) -> None:
 
 
 def _indexing(index: BuildIndex, _: Snapshot, ids: NewIds) -> DividedWork:
-    return replace(index, uuid=ids.data_file(), _written=[])
+    return replace(index, fragment_ids=None, uuid=ids.data_file(), _written=[])
 
 
 def _join_indices(name: str, snapshot: Snapshot, parts: Sequence[Part]) -> Operation:

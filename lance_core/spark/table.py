@@ -183,11 +183,44 @@ class LanceTable:
         *,
         name: str | None = None,
         replace: bool = True,
+        train: bool = True,
+        fragment_ids: Sequence[int] | None = None,
+        rows_per_zone: int | None = None,
+        number_of_items: int | None = None,
+        max_memory_bytes: int | None = None,
+        index_options: Mapping[str, Any] | None = None,
         **options: Unpack[ChangeOptions],
     ) -> CommitResult:
-        """Build a scalar index in Spark's tasks; see `lance_core.spark.create_index_lance`."""
-        merged = self._with("create_index", options)
-        return create_index_lance(self._spark, self._uri, column, index_type, name=name, replace=replace, **merged)
+        """Build an index of any kind in Spark's tasks.
+
+        Args:
+            column: As in `lance_core.spark.create_index_lance`, like all others.
+            index_type: Kind of the index.
+            name: Name of the index.
+            replace: Take the place of an index of that name.
+            train: If false, no fragment is covered.
+            fragment_ids: Fragments to cover.
+            rows_per_zone: Rows in each run of a ``"ZONEMAP"``.
+            number_of_items: Rows in each run of a ``"BLOOMFILTER"``.
+            max_memory_bytes: Memory of each task.
+            index_options: Other options of the kind.
+            **options: See `lance_core.spark.ChangeOptions`; options of the store are those of the table.
+        """
+        return create_index_lance(
+            self._spark,
+            self._uri,
+            column,
+            index_type,
+            name=name,
+            replace=replace,
+            train=train,
+            fragment_ids=fragment_ids,
+            rows_per_zone=rows_per_zone,
+            number_of_items=number_of_items,
+            max_memory_bytes=max_memory_bytes,
+            index_options=index_options,
+            **self._with("create_index", options),
+        )
 
     # --------------------------------------------------------------------------------------------------- maintenance
 

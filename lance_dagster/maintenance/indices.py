@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import ast
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -35,27 +35,40 @@ def declared_indices(metadata: Mapping[str, Any]) -> dict[str, str]:
     return {str(column): kind for column, kind in given.items()}
 
 
-_FLAGS = {"true": True, "false": False}
+_WORDS = {"true": True, "false": False, "none": None}
 
 
 def split_kind(kind: str) -> tuple[str, dict[str, Any]]:
     """Return the type of a declared index, and the options behind it, as in ``IVF_PQ(num_sub_vectors=8)``.
 
+    Values are numbers, ``true``, ``false``, ``none``, lists in brackets, and text with or without quotes.
+
     Raises:
         InvalidInputError: Options that are not names and values.
     """
-    match = re.fullmatch(r"\s*(\w+)\s*(?:\(([^()]*)\))?\s*", kind)
-    if match is None:
+    text = kind.strip()
+    try:
+        call = ast.parse(text, mode="eval").body
+    except SyntaxError:
+        call = None
+    if isinstance(call, ast.Name):
+        return call.id, {}
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
         raise InvalidInputError(f"{kind!r} is no type of index; write for example 'IVF_PQ(num_sub_vectors=8)'.")
-    options: dict[str, Any] = {}
-    for part in filter(None, (match[2] or "").split(",")):
-        name, is_given, value = (text.strip() for text in part.partition("="))
-        if not is_given or not name.isidentifier() or not value:
-            raise InvalidInputError(
-                f"{part.strip()!r} in {kind!r} is no option; write for example 'num_partitions=16'."
-            )
-        options[name] = int(value) if value.isdigit() else _FLAGS.get(value.lower(), value)
-    return match[1], options
+    options = {keyword.arg: _value(keyword.value, text) for keyword in call.keywords}
+    if call.args or None in options:
+        raise InvalidInputError(f"The options in {kind!r} must be names and values, such as 'num_partitions=16'.")
+    return call.func.id, {str(name): value for name, value in options.items()}
+
+
+def _value(node: ast.expr, text: str) -> Any:
+    if isinstance(node, ast.List):
+        return [_value(item, text) for item in node.elts]
+    try:
+        return ast.literal_eval(node)
+    except ValueError:
+        word = ast.get_source_segment(text, node) or ""
+        return _WORDS.get(word.lower(), word)
 
 
 def _create(dataset: lance_core.LanceDataset, column: str, kind: str) -> None:

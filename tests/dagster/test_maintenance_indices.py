@@ -19,6 +19,7 @@ from lance_dagster import (
     build_recall_check,
     build_table_health,
 )
+from lance_dagster.maintenance.indices import split_kind
 
 
 def rows(start):
@@ -117,6 +118,19 @@ def test_check_audits_what_indices_answer(uri, extent):
 def test_declarations_are_checked():
     with pytest.raises(InvalidInputError, match="must map columns to types"):
         build_index_assets(spec(["id"]))
+
+
+def test_options_of_a_declared_index_are_numbers_words_texts_and_lists():
+    declared = "FTS(with_position=true, custom_stop_words=['the', a], max_token_length=none, language=French)"
+    assert split_kind(declared) == (
+        "FTS",
+        {"with_position": True, "custom_stop_words": ["the", "a"], "max_token_length": None, "language": "French"},
+    )
+    assert split_kind(" ZONEMAP ( rows_per_zone = 512 )") == ("ZONEMAP", {"rows_per_zone": 512})
+    assert split_kind("bitmap") == ("bitmap", {})
+    for wrong in ("", "IVF PQ", "IVF_PQ(8)", "IVF_PQ(bits 8)", "IVF_PQ(**x)", "a.b(c=1)"):
+        with pytest.raises(InvalidInputError, match=r"write for example|must be names and values"):
+            split_kind(wrong)
 
 
 @pytest.fixture

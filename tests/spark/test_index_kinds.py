@@ -7,7 +7,7 @@ import pytest
 
 import lance_core
 from lance_core.errors import AlreadyExistsError, InvalidInputError
-from lance_core.spark import create_index_lance
+from lance_core.spark import LanceTable, create_index_lance
 
 pytestmark = pytest.mark.spark
 
@@ -92,6 +92,29 @@ def test_texts_are_ranked_by_all_segments_together(spark, uri):
     scores = [sorted(table["_score"].to_pylist()) for table in tables]
     np.testing.assert_allclose(scores[0], scores[1], rtol=1e-5)
     assert lance_core.dataset(uri).to_table(filter="id = 7", full_text_query='"word7 tail"').num_rows <= 1
+
+
+def test_a_table_takes_all_options_of_an_index(spark, uri):
+    table = LanceTable.for_path(spark, uri)
+    table.create_index("k", "ZONEMAP", name="zones", rows_per_zone=50, fragment_ids=[0, 2])
+    table.create_index("k", "BLOOMFILTER", name="filters", number_of_items=40, train=False)
+    options = {"memory_limit": 64, "num_workers": 1, "block_size": 128, "with_position": True}
+    table.create_index("t", "FTS", name="words", index_options=options)
+    table.create_index("v", "IVF_FLAT", name="vectors", index_options={"metric": "dot", "num_partitions": 2})
+    dataset = lance_core.dataset(uri)
+    described = {index.name: index for index in dataset.describe_indices()}
+    covered = {
+        name: {number for part in index.segments for number in part.fragment_ids} for name, index in described.items()
+    }
+    assert (covered["zones"], covered["filters"]) == ({0, 2}, set())
+    assert covered["words"] == covered["vectors"] == {0, 1, 2, 3}
+    assert {part["rows_per_zone"] for part in dataset.index_statistics("zones")["segments"]} == {50}
+    assert {part["metric_type"] for part in dataset.index_statistics("vectors")["segments"]} == {"dot"}
+    assert lance.dataset(uri).count_rows("k < 120") == dataset.count_rows("k < 120")
+    with pytest.raises(InvalidInputError, match="no fragments"):
+        table.create_index("k", "BTREE", fragment_ids=[77])
+    for name in ("zones", "filters", "words", "vectors"):
+        dataset.drop_index(name)
 
 
 def test_what_cannot_be_built_is_refused_before_any_task_runs(spark, uri):
