@@ -97,6 +97,25 @@ def import_memory(results: Mapping[str, Any]) -> Figure | None:
     return Figure(spent["lance_core"] / spent["pylance"], anchor=f"pylance, {spent['pylance']:.0f} MiB")
 
 
+@dataclass(frozen=True, slots=True)
+class Peak:
+    """The most memory of a process that does nothing but this work, over the keys that it was measured with.
+
+    Attributes:
+        work: How the names of the measurements begin.
+    """
+
+    work: str
+
+    def __call__(self, results: Mapping[str, Any]) -> Figure | None:
+        """The figure in MiB; None if it was not measured."""
+        found = {name: spent for name, spent in results["singles"].items() if name.startswith(f"memory: {self.work}")}
+        if not found:
+            return None
+        most = max(found, key=lambda name: found[name]["lance_core"])
+        return Figure(found[most]["lance_core"], anchor=f"{most[8:]}; pylance {found[most]['pylance']:.0f} MiB")
+
+
 def growth_with_versions(results: Mapping[str, Any]) -> Figure | None:
     """Opening a table with a long history beside one with a short history, both by lance_core."""
     spent = results["singles"]
