@@ -457,7 +457,7 @@ def _codes_of_ids(answer: RowAnswer, reader: FragmentReader) -> tuple[Int64s, np
     """Return the codes of a fragment's rows: offsets where runs of one code begin and end, and the code of each."""
     sequence, num_rows = reader.fragment.row_id_sequence, reader.physical_rows
     bounds = row_id_bounds(sequence) if isinstance(sequence, bytes) else None
-    if bounds is not None:
+    if isinstance(sequence, bytes) and bounds is not None:
         low, high = np.searchsorted(answer.bounds, np.array(bounds, np.int64), side="right").tolist()
         if low == high:
             return np.array([0, num_rows], np.int64), answer.codes[low : low + 1]
