@@ -89,11 +89,11 @@ class Candidates:
         columns = [column for column in self.columns if reader.fragment.id in column.rows.fragment_ids]
         if not columns:
             return None
-        found = [column.of(reader) for column in columns]
-        offsets = reduce(partial(np.intersect1d, assume_unique=True), [rows for rows, _ in found])
+        pairs = [column.of(reader) for column in columns]
+        offsets = reduce(partial(np.intersect1d, assume_unique=True), [rows for rows, _ in pairs])
         return offsets, {
             column.name: column.values.take(pa.array(numbers[np.searchsorted(rows, offsets)]))
-            for column, (rows, numbers) in zip(columns, found, strict=True)
+            for column, (rows, numbers) in zip(columns, pairs, strict=True)
         }
 
 
@@ -141,8 +141,8 @@ def candidates_of(reader: FragmentReader, answer: RowAnswer | None) -> tuple[Ran
     return [], offsets[~np.isin(offsets, reader.deleted)] if len(reader.deleted) else offsets
 
 
-def known_key_rows(
-    reader: FragmentReader, on: Schema, offsets: Offsets, known: Mapping[str, pa.Array], *, batch_size: int
+def indexed_key_rows(
+    reader: FragmentReader, on: Schema, offsets: Offsets, indexed: Mapping[str, pa.Array], *, batch_size: int
 ) -> Iterator[tuple[Offsets, Sequence[Any]]]:
     """As `key_rows`, of rows of which some columns of the key are known; only the others are read.
 
@@ -150,16 +150,16 @@ def known_key_rows(
         reader: The fragment.
         on: Fields of the key.
         offsets: Row offsets, ascending.
-        known: Values of columns by name.
+        indexed: Values of columns that indices know, by name.
         batch_size: Rows of a batch at most.
     """
-    unknown = [name for name in on.names if name not in known]
+    unknown = [name for name in on.names if name not in indexed]
     if not unknown:
-        yield offsets, [known[name] for name in on.names]
+        yield offsets, [indexed[name] for name in on.names]
         return
     at = 0
     for batch in pick_rows(reader, on.select(unknown), offsets, batch_size=batch_size):
-        columns = {name: values.slice(at, batch.num_rows) for name, values in known.items()}
+        columns = {name: values.slice(at, batch.num_rows) for name, values in indexed.items()}
         columns |= dict(zip(unknown, batch.columns, strict=True))
         yield offsets[at : at + batch.num_rows], [columns[name] for name in on.names]
         at += batch.num_rows

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lance_core.change.key_join import KeyJoin, Pairs
-from lance_core.change.key_lookup import candidates_of, find_candidates, key_rows, known_key_rows
+from lance_core.change.key_lookup import candidates_of, find_candidates, indexed_key_rows, key_rows
 from lance_core.change.merge_plan import SOURCE, TARGET, WhenMatched
 from lance_core.errors import InvalidInputError
 from lance_core.frozen import frozen
@@ -164,7 +164,7 @@ class Matcher:
         batches = (
             key_rows(reader, plan.on, ranges, offsets, batch_size=batch_size)
             if row_keys is None
-            else known_key_rows(reader, plan.on, *row_keys, batch_size=batch_size)
+            else indexed_key_rows(reader, plan.on, *row_keys, batch_size=batch_size)
         )
         for rows, columns in batches:
             pairs = join.match(columns)

@@ -308,8 +308,8 @@ class _IndexedVersion:
                 every = offsets[inverse]
                 is_here = every >= 0
                 parts.append((every[is_here] + (fragment.id << ADDRESS_SHIFT), numbers[is_here]))
-        addresses, found = (np.concatenate(columns) for columns in zip(*parts, strict=True))
-        return addresses, found
+        addresses, repeated = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+        return addresses, repeated
 
     def _covering(self, index: IndexMetadata, column: IndexedColumn) -> _CoveringSegment | None:
         from lance_core.index.kinds import readers_of  # noqa: PLC0415 most tables have no indices

@@ -35,7 +35,7 @@ def declared_indices(metadata: Mapping[str, Any]) -> dict[str, str]:
     return {str(column): kind for column, kind in given.items()}
 
 
-_WORDS = {"true": True, "false": False, "none": None}
+_CONSTANTS = {"true": True, "false": False, "none": None}
 
 
 def split_kind(kind: str) -> tuple[str, dict[str, Any]]:
@@ -68,7 +68,7 @@ def _value(node: ast.expr, text: str) -> Any:
         return ast.literal_eval(node)
     except ValueError:
         word = ast.get_source_segment(text, node) or ""
-        return _WORDS.get(word.lower(), word)
+        return _CONSTANTS.get(word.lower(), word)
 
 
 def _create(dataset: lance_core.LanceDataset, column: str, kind: str) -> None:
