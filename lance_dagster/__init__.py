@@ -44,6 +44,7 @@ from lance_dagster.maintenance import (
     maintenance_needed,
 )
 from lance_dagster.observe import build_observable_table
+from lance_dagster.partition_change import build_partition_change_job
 from lance_dagster.recall import build_recall_check
 from lance_dagster.resource import LanceResource
 from lance_dagster.retention import RetentionPolicy, build_retention_asset, build_wipe_job
@@ -86,6 +87,7 @@ __all__ = [
     "build_maintenance_job",
     "build_maintenance_schedule",
     "build_observable_table",
+    "build_partition_change_job",
     "build_recall_check",
     "build_retention_asset",
     "build_rollback_job",

@@ -263,8 +263,13 @@ def withhold_materialization(context: dg.OutputContext) -> bool:
     return not context.has_asset_key
 
 
+def instance_of(context: dg.OutputContext) -> dg.DagsterInstance | None:
+    """Return the instance of the running step; None for a context made by hand."""
+    return getattr(step_context(context), "instance", None)
+
+
 def _last_materialization(context: dg.OutputContext) -> dg.AssetMaterialization | None:
-    instance = getattr(step_context(context), "instance", None)
+    instance = instance_of(context)
     event = None if instance is None else instance.get_latest_materialization_event(context.asset_key)
     return None if event is None else event.asset_materialization
 
@@ -306,7 +311,7 @@ def was_published(context: dg.OutputContext, run_id: str) -> bool:
     A commit whose event is missing belongs to a step that failed between the commit and the event. Unknown counts as
     published: the write is then done again, as the user asked for it.
     """
-    instance = getattr(step_context(context), "instance", None)
+    instance = instance_of(context)
     if instance is None:
         return True
     types = {dg.DagsterEventType.ASSET_MATERIALIZATION, dg.DagsterEventType.ASSET_OBSERVATION}

@@ -20,6 +20,7 @@ from lance_dagster.handlers import ReadRequest, TypeHandler, handler_for
 from lance_dagster.handlers.stream import storable
 from lance_dagster.identity import CommitIdentity
 from lance_dagster.load import input_filter, input_selection, input_type, open_input, spark_session, upstream_metadata
+from lance_dagster.partition_scheme import SCHEME, PartitionScheme, change_warning
 from lance_dagster.partitions import PartitionSelection, select_partitions
 from lance_dagster.progress import watched
 from lance_dagster.report import report_output
@@ -254,7 +255,7 @@ class LanceIOManager(dg.ConfigurableIOManager):
             uri=uri,
             settings=settings,
             selection=selection,
-            properties=identity.properties(token=token),
+            properties=identity.properties(token=token) | self._scheme(context, settings, existing),
             token=token,
             has_twins=identity.run.tick is not None,
             is_placeholder=existing is None and self.tables.is_begun(uri),
@@ -262,6 +263,25 @@ class LanceIOManager(dg.ConfigurableIOManager):
         with watched(context.log, uri, f"Storing {_described(context)}", session=getattr(obj, "sparkSession", None)):
             # The table as it was looked through: a commit of the same key that comes in between is found by the commit.
             return store(obj, handler, target, existing=existing)
+
+    def _scheme(
+        self, context: dg.OutputContext, settings: WriteSettings, existing: LanceDataset | None
+    ) -> dict[str, str]:
+        """Return the transaction property with the partitions of the asset; warn if the last output had others."""
+        if not context.has_asset_partitions:
+            return {}
+        definition = context.asset_partitions_def
+        scheme = PartitionScheme.of(definition, settings.partition_expr)
+        if existing is not None:
+            store = _compat.instance_of(context)
+            warning = change_warning(
+                existing,
+                scheme,
+                asset=context.asset_key.to_user_string(),
+                is_key=lambda key: definition.has_partition_key(key, dynamic_partitions_store=store),
+            )
+            _warn(context, [] if warning is None else [warning])
+        return {SCHEME: scheme.to_json()}
 
     def _load(self, context: dg.InputContext) -> Any:
         definition = upstream_metadata(context)

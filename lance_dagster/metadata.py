@@ -31,7 +31,8 @@ REPORTED_KEYS = frozenset(
     files_added files_checked files_planned files_removed files_written first_problems fragments fragments_added
     fragments_planned fragments_removed fragments_to_merge grace_seconds health idempotent_replay index_bytes
     index_coverage index_failures index_imbalance index_partitions index_reason index_segments index_table
-    indices_count inputs maintained_table maintenance needs operation orphans partitions placeholder_for preview
+    indices_count inputs maintained_table maintenance needs operation orphans partition_plan partition_scheme partitions
+    placeholder_for preview
     problems published_from read_version reason recall rolled_back rows rows_deleted rows_written run_tags_expired
     run_tags_planned schedule seconds skipped small_fragments steps summary table table_bytes tables tables_changed
     tables_failed tables_in_need tag tags tasks total_fragments total_table_bytes total_versions transaction

@@ -116,8 +116,8 @@ def select_partitions(
     Raises:
         InvalidInputError: If ``partition_expr`` does not fit the dimensions.
     """
-    dimensions = _dimension_definitions(definition)
-    columns = _columns(tuple(dimensions), partition_expr)
+    dimensions = dimension_definitions(definition)
+    columns = columns_of(tuple(dimensions), partition_expr)
     # A plain str may stand for a key of several dimensions (range tags give such).
     by_key = {str(key): _parts(definition, tuple(dimensions), str(key)) for key in keys}
     ordered = tuple(sorted(by_key))
@@ -143,10 +143,11 @@ def check_partition_expr(definition: dg.PartitionsDefinition, partition_expr: ob
     Raises:
         InvalidInputError: It does not.
     """
-    _columns(tuple(_dimension_definitions(definition)), partition_expr)
+    columns_of(tuple(dimension_definitions(definition)), partition_expr)
 
 
-def _dimension_definitions(definition: dg.PartitionsDefinition) -> dict[str, dg.PartitionsDefinition]:
+def dimension_definitions(definition: dg.PartitionsDefinition) -> dict[str, dg.PartitionsDefinition]:
+    """Return the partitions of each dimension; the name of a single one is empty."""
     if isinstance(definition, dg.MultiPartitionsDefinition):
         return {dimension.name: dimension.partitions_def for dimension in definition.partitions_defs}
     return {"": definition}
@@ -159,8 +160,12 @@ def _parts(definition: dg.PartitionsDefinition, names: Sequence[str], key: str) 
     return tuple(by_dimension[name] for name in names)
 
 
-def _columns(names: tuple[str, ...], partition_expr: object) -> tuple[str, ...]:
-    """Column per dimension."""
+def columns_of(names: tuple[str, ...], partition_expr: object) -> tuple[str, ...]:
+    """Return the column of each dimension.
+
+    Raises:
+        InvalidInputError: ``partition_expr`` does not fit the dimensions.
+    """
     if names == ("",):
         if isinstance(partition_expr, Mapping) and len(partition_expr) == 1:
             (partition_expr,) = partition_expr.values()

@@ -28,7 +28,7 @@ from lance_core.errors import InvalidInputError, LanceError, UnsupportedError
 from lance_core.expression import make_expression
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from lance_core.expression import Expression
     from lance_dagster.partitions import DimensionKeys, PartitionSelection
@@ -68,9 +68,9 @@ class ColumnTest:
         """As SQL text in lance_core's dialect (that of Lance)."""
         column = self.term()
         if self.values:
-            literals = ", ".join(_literal(value) for value in self.values)
+            literals = ", ".join(literal(value) for value in self.values)
             return f"{column} = {literals}" if len(self.values) == 1 else f"{column} IN ({literals})"
-        tests = [f"{column} >= {_literal(start)} AND {column} < {_literal(end)}" for start, end in self.ranges]
+        tests = [f"{column} >= {literal(start)} AND {column} < {literal(end)}" for start, end in self.ranges]
         return tests[0] if len(tests) == 1 else " OR ".join(f"({test})" for test in tests)
 
     def of(self, batch: pa.RecordBatch) -> pa.Array:
@@ -133,7 +133,7 @@ def typed(selection: PartitionSelection, schema: pa.Schema) -> Predicate:
     """
     return Predicate(
         any_of=tuple(
-            tuple(_test(dimension, schema, dimension.windows()) for dimension in product)
+            tuple(column_test(dimension, schema, dimension.windows()) for dimension in product)
             for product in selection.products
         )
     )
@@ -141,7 +141,7 @@ def typed(selection: PartitionSelection, schema: pa.Schema) -> Predicate:
 
 def partition_terms(selection: PartitionSelection, schema: pa.Schema) -> dict[str, str]:
     """Return the columns that ``count_by_key`` needs: name -> SQL text, one for each dimension."""
-    return {f"p{i}": _test(dimension, schema, None).term() for i, dimension in enumerate(selection.dimensions)}
+    return {f"p{i}": column_test(dimension, schema, None).term() for i, dimension in enumerate(selection.dimensions)}
 
 
 def count_by_key(selection: PartitionSelection, schema: pa.Schema, values: pa.Table) -> Mapping[str, int]:
@@ -158,7 +158,7 @@ def count_by_key(selection: PartitionSelection, schema: pa.Schema, values: pa.Ta
     is_counted = np.ones(values.num_rows, bool)
     for i, dimension in enumerate(selection.dimensions):
         windows = dimension.windows() and [dimension.window_of(key) for key in dimension.keys]
-        codes = _test(dimension, schema, windows).codes(values.column(i))
+        codes = column_test(dimension, schema, windows).codes(values.column(i))
         is_counted &= codes >= 0
         code = code * len(dimension.keys) + codes
     counts = np.bincount(code[is_counted], minlength=1)
@@ -172,7 +172,19 @@ def count_by_key(selection: PartitionSelection, schema: pa.Schema, values: pa.Ta
     return result
 
 
-def _test(dimension: DimensionKeys, schema: pa.Schema, windows: list[tuple[datetime, datetime]] | None) -> ColumnTest:
+def column_test(
+    dimension: DimensionKeys, schema: pa.Schema, windows: Sequence[tuple[datetime, datetime]] | None
+) -> ColumnTest:
+    """Return the test of the keys of one dimension.
+
+    Args:
+        dimension: The keys.
+        schema: Columns of the table.
+        windows: Time windows of the keys, in the order of time; None compares values.
+
+    Raises:
+        InvalidInputError: The column is missing or a key does not fit its type.
+    """
     text, expression = dimension.column, None
     if text in schema.names:
         type_ = schema.field(text).type
@@ -280,7 +292,8 @@ def quote(column: str) -> str:
     return "`" + column.replace("`", "``") + "`"
 
 
-def _literal(value: Value) -> str:
+def literal(value: Value) -> str:
+    """Return a value as SQL text."""
     match value:
         case bool():
             return "true" if value else "false"

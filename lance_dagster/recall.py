@@ -4,7 +4,6 @@ No ``from __future__ import annotations`` here: Dagster reads the annotations of
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import dagster as dg
 
@@ -12,10 +11,8 @@ from lance_core.errors import InvalidInputError
 from lance_core.vector import measure_recall
 from lance_dagster.checks import asset_key
 from lance_dagster.index_numbers import vector_index_numbers
+from lance_dagster.located import lance_of
 from lance_dagster.settings import BRANCH
-
-if TYPE_CHECKING:
-    from lance_dagster.resource import LanceResource
 
 
 def build_recall_check(
@@ -66,7 +63,7 @@ def build_recall_check(
         required_resource_keys={resource_key},
     )
     def recall_check(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
-        lance: LanceResource = getattr(context.resources, resource_key)
+        lance = lance_of(context, resource_key)
         branch = context.run.tags.get(BRANCH) or lance.own_branch
         dataset = lance.tables.open_preferred(lance.uri(key), branch)
         recall = measure_recall(
