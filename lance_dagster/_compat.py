@@ -270,7 +270,9 @@ def instance_of(context: dg.OutputContext) -> dg.DagsterInstance | None:
 
 def _last_materialization(context: dg.OutputContext) -> dg.AssetMaterialization | None:
     instance = instance_of(context)
-    event = None if instance is None else instance.get_latest_materialization_event(context.asset_key)
+    if instance is None:
+        return None
+    event = instance.get_latest_materialization_event(context.asset_key)
     return None if event is None else event.asset_materialization
 
 
@@ -315,7 +317,7 @@ def was_published(context: dg.OutputContext, run_id: str) -> bool:
     if instance is None:
         return True
     types = {dg.DagsterEventType.ASSET_MATERIALIZATION, dg.DagsterEventType.ASSET_OBSERVATION}
-    records = instance.get_records_for_run(run_id, of_type=types).records
+    records: Any = instance.get_records_for_run(run_id, of_type=types).records
     return any(record.event_log_entry.dagster_event.asset_key == context.asset_key for record in records)
 
 
@@ -350,3 +352,33 @@ def schedule_is_on(instance: dg.DagsterInstance, schedule: dg.ScheduleDefinition
     states = [] if instance.schedule_storage is None else instance.all_instigator_state()
     status = next((state.is_running for state in states if state.instigator_name == schedule.name), None)
     return schedule.default_status is dg.DefaultScheduleStatus.RUNNING if status is None else status
+
+
+def step_graph(context: dg.AssetExecutionContext) -> tuple[str, dict[str, set[str]]] | None:
+    """Return the running step and, for each step of its run, the steps it waits for.
+
+    None for executors that run steps in the process of the run, which log no workers, and if this Dagster keeps its
+    plans elsewhere.
+    """
+    types = {dg.DagsterEventType.STEP_WORKER_STARTING, dg.DagsterEventType.STEP_WORKER_STARTED}
+    try:
+        if not context.instance.get_records_for_run(context.run.run_id, of_type=types, limit=1).records:
+            return None
+        run: Any = context.instance.get_run_by_id(context.run.run_id)
+        plan: Any = context.instance.get_execution_plan_snapshot(run.execution_plan_snapshot_id)
+        step_key: str = context.op_execution_context.get_step_execution_context().step.key
+        chosen: set[str] = set(plan.step_keys_to_execute)
+        return step_key, {
+            step.key: {handle.step_key for given in step.inputs for handle in given.upstream_output_handles} & chosen
+            for step in plan.steps
+            if step.key in chosen
+        }
+    except AttributeError:
+        return None
+
+
+def finished_steps(context: dg.AssetExecutionContext) -> dict[str, bool]:
+    """Return the steps of the run that ended, and whether each succeeded."""
+    stats: Any = context.instance.get_run_step_stats(context.run.run_id)
+    ends = {"SUCCESS": True, "FAILURE": False, "SKIPPED": False}
+    return {step.step_key: ends[step.status.value] for step in stats if step.status and step.status.value in ends}

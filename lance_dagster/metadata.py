@@ -26,10 +26,12 @@ STORAGE_KIND = "lance"
 REPORTED_KEYS = frozenset(
     f"lance/{name}"
     for name in """
-    age_seconds attempts branch bytes_planned bytes_reclaimed bytes_written changed_at column_lineage commit_retries
+    advice age_seconds attempts branch bytes_planned bytes_reclaimed bytes_written changed_at column_lineage
+    commit_retries
     committed_at data_files data_files_removed deleted_fraction deleted_rows deletion_files details engine
     files_added files_checked files_planned files_removed files_written first_problems fragments fragments_added
-    fragments_planned fragments_removed fragments_to_merge grace_seconds health idempotent_replay index_bytes
+    fragments_planned fragments_removed fragments_to_merge fragments_touched
+    grace_seconds health idempotent_replay index_bytes
     index_coverage index_failures index_imbalance index_partitions index_reason index_segments index_table
     indices_count inputs maintained_table maintenance needs operation orphans partition_plan partition_scheme partitions
     placeholder_for preview
@@ -64,7 +66,7 @@ _FIRST = (
     "lance/operation",
 )
 """Metadata that come first, in this order."""
-_RARE = ("small_fragments", "files_written", "files_added", "files_removed", "grace_seconds")
+_RARE = ("small_fragments", "files_written", "files_added", "files_removed", "fragments_touched", "grace_seconds")
 _DETAILS = "lance/details"
 _MAX_TEXT = 200
 
@@ -113,7 +115,10 @@ def change_numbers(dataset: lance_core.LanceDataset, *, rows_written: int) -> di
     except VersionNotFoundError:  # cleaned up
         return {}
     read_version = 0 if transaction is None else transaction.read_version
+    operation = None if transaction is None else transaction.operation
+    touched = [getattr(operation, name, ()) for name in ("updated_fragments", "removed_fragment_ids")]
     return {
+        "lance/fragments_touched": sum(map(len, touched)),
         "lance/rows_deleted": before + rows_written - dataset.count_rows(),
         "lance/commit_retries": max(dataset.version - read_version - 1, 0) if read_version else 0,
     }

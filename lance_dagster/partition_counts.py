@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import lance_core
     from lance_dagster.predicate import ColumnTest
 
-_WINDOWS_AHEAD = 400
+_FUTURE_WINDOWS = 400
 _MAX_VALUES = 1000
 _FRAGMENT_BITS = 32
 
@@ -32,14 +32,14 @@ class PartitionCounts:
 
     Args:
         rows: Rows of each partition that has any.
-        ahead: Rows of time windows that are no partitions yet.
+        future: Rows of time windows that are no partitions yet.
         outside: Rows whose key belongs to no partition, by value; of the first values only if there are many.
         num_outside: All rows outside.
         fragments: Rows by fragment id and partition.
     """
 
     rows: Mapping[str, int]
-    ahead: int = 0
+    future: int = 0
     outside: Mapping[str, int] = field(default_factory=dict[str, int])
     num_outside: int = 0
     fragments: Mapping[int, Mapping[str, int]] = field(default_factory=dict[int, "Mapping[str, int]"])
@@ -125,17 +125,17 @@ def _dimension(
     column: str, definition: dg.PartitionsDefinition, keys: Sequence[str], schema: pa.Schema, renamed: Mapping[str, str]
 ) -> _Dimension:
     position = {key: i for i, key in enumerate(keys)}
-    ahead = _keys_ahead(definition, keys)
+    future = _future_keys(definition, keys)
     aliases = [old for old, new in renamed.items() if new in position and old not in position]
-    tested = (*keys, *ahead, *aliases)
-    codes = [*range(len(keys) + len(ahead)), *(position[renamed[old]] for old in aliases)]
+    tested = (*keys, *future, *aliases)
+    codes = [*range(len(keys) + len(future)), *(position[renamed[old]] for old in aliases)]
     windows = None
     if isinstance(definition, dg.TimeWindowPartitionsDefinition):
         windows = [definition.time_window_for_partition_key(key) for key in tested]
         windows = [(window.start, window.end) for window in windows]
     dimension = DimensionKeys(column=column, definition=definition, keys=tested)
     return _Dimension(
-        keys=(*keys, *ahead),
+        keys=(*keys, *future),
         num_keys=len(keys),
         test=column_test(dimension, schema, windows),
         codes=np.array(codes or [-1], np.int64),
@@ -161,7 +161,7 @@ def outside_filter(
     columns = columns_of(tuple(definitions), partition_expr)
     terms: list[str] = []
     for column, part, present in zip(columns, definitions.values(), keys, strict=True):
-        tested = (*present, *_keys_ahead(part, present))
+        tested = (*present, *_future_keys(part, present))
         if not tested:
             return "true"
         dimension = DimensionKeys(column=column, definition=part, keys=tested)
@@ -179,7 +179,7 @@ def outside_filter(
     return " OR ".join(terms)
 
 
-def _keys_ahead(definition: dg.PartitionsDefinition, keys: Sequence[str]) -> list[str]:
+def _future_keys(definition: dg.PartitionsDefinition, keys: Sequence[str]) -> list[str]:
     """Return keys of time windows that begin after the last partition: those that have not ended, and later ones."""
     if not isinstance(definition, dg.TimeWindowPartitionsDefinition) or definition.end is not None:
         return []
@@ -190,7 +190,7 @@ def _keys_ahead(definition: dg.PartitionsDefinition, keys: Sequence[str]) -> lis
         now, length = max(now, window.end.astimezone(UTC)), window.end - window.start
     else:
         now = max(now, definition.start.astimezone(UTC))
-    later = definition.get_partition_keys(current_time=now + _WINDOWS_AHEAD * length)
+    later = definition.get_partition_keys(current_time=now + _FUTURE_WINDOWS * length)
     return list(later[len(keys) :])
 
 
@@ -216,16 +216,16 @@ def _counts(
 ) -> PartitionCounts:
     rows: Counter[str] = Counter()
     fragments: dict[int, Counter[str]] = {}
-    ahead = 0
+    future = 0
     for (fragment, *codes), number in total.items():
         if any(code >= dimension.num_keys for code, dimension in zip(codes, dimensions, strict=True)):
-            ahead += number
+            future += number
             continue
         parts = [dimension.keys[code] for code, dimension in zip(codes, dimensions, strict=True)]
         key = partition_key(names, parts)
         rows[key] += number
         fragments.setdefault(fragment, Counter())[key] += number
-    return PartitionCounts(rows=rows, ahead=ahead, outside=outside, num_outside=num_outside, fragments=fragments)
+    return PartitionCounts(rows=rows, future=future, outside=outside, num_outside=num_outside, fragments=fragments)
 
 
 def partition_key(names: Sequence[str], parts: Sequence[str]) -> str:

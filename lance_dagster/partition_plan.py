@@ -1,4 +1,4 @@
-"""Plan after a change of partitions: what the table holds, what Dagster records, and what is left to do."""
+"""Plan after a change of partitions: rows of the table, records of Dagster, and the tasks that remain."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Window = tuple[float, float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionPlan:
-    """What a change of partitions leaves to do; partition keys in the order of the partitions.
+    """Tasks after a change of partitions; partition keys in the order of the partitions.
 
     Args:
         table: Asset key, parts joined by ``/``.
@@ -87,9 +87,9 @@ class PartitionPlan:
         for name, keys, advice in groups:
             number = sum(rows.get(key, 0) for key in keys)
             lines.append(f"| {name} | {len(keys):,} | {number:,} | {_shown(keys)} | {advice if keys else ''} |")
-        if self.counts.ahead:
+        if self.counts.future:
             lines.append(
-                f"| later than the last partition | | {self.counts.ahead:,} | | nothing: they become partitions |"
+                f"| later than the last partition | | {self.counts.future:,} | | nothing: they become partitions |"
             )
         if self.counts.num_outside:
             values = [f"{value} ({number:,})" for value, number in _largest(self.counts.outside)]
@@ -151,9 +151,9 @@ def plan_partition_change(
     present = _recorded_since(dataset, key, instance, first) if before is not None else ever
     covers = None if before is None or not before.dimensions else _Coverage.of(before, ever, renamed or {})
     groups: dict[str, list[str]] = defaultdict(list)
-    known: set[str] = set()
+    existing: set[str] = set()
     for name, parts in _all_keys(partitions.definition, keys):
-        known.add(name)
+        existing.add(name)
         has_rows = name in counts.rows
         if name in present:
             groups["complete"].append(name)
@@ -171,7 +171,7 @@ def plan_partition_change(
         scheme=scheme,
         before=before,
         counts=counts,
-        obsolete=sorted(ever - known),
+        obsolete=sorted(ever - existing),
         **groups,
     )
 
@@ -200,7 +200,7 @@ def _recorded_since(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Coverage:
-    """What the materialized partitions of a former scheme cover.
+    """Coverage of the materialized partitions of a former scheme.
 
     Args:
         scheme: The former scheme.
@@ -227,8 +227,8 @@ class _Coverage:
             try:
                 for i, definition in enumerate(definitions):
                     if definition is not None:
-                        found = definition.time_window_for_partition_key(parts[i])
-                        window = found.start.timestamp(), found.end.timestamp()
+                        time_window = definition.time_window_for_partition_key(parts[i])
+                        window = time_window.start.timestamp(), time_window.end.timestamp()
             except Exception:  # noqa: BLE001, S112 - Dagster has several errors for a text that is no key
                 continue
             rest = tuple(renamed.get(parts[i], parts[i]) for i in range(len(ordered)) if definitions[i] is None)

@@ -162,10 +162,10 @@ class PartitionScheme:
         """Return static keys of another scheme that this one does not have."""
         return [
             key
-            for own, other in zip(self.dimensions, before.dimensions, strict=False)
-            if own.keys is not None and other.keys is not None
-            for key in other.keys
-            if key not in own.keys
+            for dimension, former in zip(self.dimensions, before.dimensions, strict=False)
+            if dimension.keys is not None and former.keys is not None
+            for key in former.keys
+            if key not in dimension.keys
         ]
 
 

@@ -132,6 +132,7 @@ def build_maintenance_definitions(
     executor_def: dg.ExecutorDefinition | None = dg.in_process_executor,
     per: Per = "step",
     num_threads: int = 4,
+    measure_partitions: bool = False,
 ) -> dg.Definitions:
     """Assets, job and schedule together, for ``dg.Definitions.merge``.
 
@@ -162,6 +163,7 @@ def build_maintenance_definitions(
         per: One asset per ``step`` of a table, per ``table``, or one for the ``group`` of all tables; see
             ``build_maintenance_assets``.
         num_threads: Tables that are worked on at the same time with ``per="table"`` and ``"group"``.
+        measure_partitions: As in ``build_table_health``.
     """
     policies: dict[str, Any] = {
         "compaction": compaction,
@@ -215,7 +217,8 @@ def build_maintenance_definitions(
     )
     if health:
         schedule = next(iter(schedules), None)
-        assets.append(build_table_health(names, **policies, **options, key=health_key.path, schedule=schedule))
+        options |= {"key": health_key.path, "schedule": schedule, "measure_partitions": measure_partitions}
+        assets.append(build_table_health(names, **policies, **options))
     jobs = [] if schedules else [build_maintenance_job(targets, name=name, executor_def=executor_def)]
     return dg.Definitions(assets=assets, jobs=jobs, schedules=schedules, sensors=sensors)
 

@@ -14,7 +14,9 @@ from lance_dagster import _compat
 from lance_dagster.index_numbers import index_numbers
 from lance_dagster.located import lance_of
 from lance_dagster.maintenance.indices import INDICES, what_indices_need
+from lance_dagster.maintenance.last import wait_for_other_steps
 from lance_dagster.maintenance.live import current_data, versions_in_use
+from lance_dagster.maintenance.partition_advice import manifest_advice, measured_advice
 from lance_dagster.maintenance.policies import (
     DEFAULT_CLEANUP,
     DEFAULT_COMPACTION,
@@ -24,9 +26,10 @@ from lance_dagster.maintenance.policies import (
     DeletionPolicy,
     IndexPolicy,
 )
-from lance_dagster.maintenance.tables import Table, index_policy, table_keys_and_indices
+from lance_dagster.maintenance.tables import Table, index_policy, table_keys_and_indices, table_partitions
 from lance_dagster.maintenance.tasks import num_fragments, plan_compaction, plan_materialization
 from lance_dagster.metadata import readable, readable_value, table_numbers
+from lance_dagster.partitions import TablePartitions
 from lance_dagster.tags import is_run_tag
 from lance_dagster.units import age_text, count_text
 
@@ -48,6 +51,7 @@ class TableHealth:
         numbers: What is known of it, by metadata key.
         problem: Why it could not be looked at, or None.
         blocking_tags: Tags and pins that keep versions which would go otherwise, with the versions.
+        advice: What would make the table's partitions better, with numbers.
     """
 
     table: str
@@ -55,6 +59,7 @@ class TableHealth:
     numbers: Mapping[str, Any]
     problem: str | None = None
     blocking_tags: Mapping[str, int] = field(default_factory=dict[str, int])
+    advice: Sequence[str] = ()
 
 
 def fragments_to_merge(dataset: lance_core.LanceDataset, compaction: CompactionPolicy | None) -> int:
@@ -102,8 +107,9 @@ def look_at(
     cleanup: CleanupPolicy | None,
     indices: IndexPolicy | None = None,
     in_use: Callable[[lance_core.LanceDataset], Iterable[int]] = current_data,
+    advise: Callable[[lance_core.LanceDataset], Sequence[str]] = lambda _: (),
 ) -> TableHealth:
-    """Look at one table; reads the manifests of its versions, and nothing else.
+    """Look at one table; reads the manifests of its versions, and nothing else itself.
 
     Args:
         dataset: The table, newest version.
@@ -113,6 +119,7 @@ def look_at(
         cleanup: Likewise.
         indices: Likewise.
         in_use: Returns the versions that clean-up keeps because of their data.
+        advise: Returns advice about its partitions.
     """
     merged = fragments_to_merge(dataset, compaction)
     needs = what_rewriting_needs(dataset, compaction, deletions, indices, merged=merged)
@@ -144,7 +151,7 @@ def look_at(
         "lance/tags": len(tags),
         "lance/versions_held": len(set(blocking_tags.values())),
     }
-    return TableHealth(table=table, needs=needs, numbers=numbers, blocking_tags=blocking_tags)
+    return TableHealth(table=table, needs=needs, numbers=numbers, blocking_tags=blocking_tags, advice=advise(dataset))
 
 
 def health_markdown(tables: Sequence[TableHealth]) -> str:
@@ -152,6 +159,7 @@ def health_markdown(tables: Sequence[TableHealth]) -> str:
     lines = [f"| {' | '.join(_HEADER)} |", f"|---|{'---:|' * (len(_HEADER) - 2)}---|"]
     for health in sorted(tables, key=lambda table: (table.problem is None, not table.needs, table.table)):
         needs = health.problem or "; ".join(f"**{name}**: {why}" for name, why in health.needs.items()) or "nothing"
+        needs = "; ".join([needs, *(f"*advice*: {text}" for text in health.advice)])
         cells = [f"`{health.table}`", *_cells(health.numbers), needs]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
@@ -186,10 +194,13 @@ def build_table_health(
     automation_condition: dg.AutomationCondition | None = None,
     branch: str | None = None,
     schedule: dg.ScheduleDefinition | None = None,
+    measure_partitions: bool = False,
 ) -> dg.AssetsDefinition:
     """One asset whose metadata say which tables need which maintenance, and why; it changes nothing.
 
-    It depends on no asset, so that a graph of many tables stays readable; in a run with maintenance it comes last. Its
+    It depends on no asset, so that a graph of many tables stays readable; in a run with maintenance it comes last, with
+    every executor. For tables given as definitions with partitions there is advice: zone maps that are missing, outputs
+    that touch many fragments, and with ``measure_partitions`` partitions that are too small, uneven or mixed. Its
     checks ``tables_in_need`` and ``versions_held`` warn: the first of tables that need maintenance or cannot be read,
     the second of old versions that clean-up must leave because of tags or pins.
 
@@ -205,12 +216,16 @@ def build_table_health(
         automation_condition: For example ``dg.AutomationCondition.on_cron("@hourly")``.
         branch: Look at this branch of the tables.
         schedule: Schedule of the maintenance; the metadata then say whether it is on.
+        measure_partitions: Count the rows of each partition for the advice, which reads the partition columns of all
+            rows of the tables with partitions.
     """
     keys, declared = table_keys_and_indices(tables)
     asset_key = dg.AssetKey([key] if isinstance(key, str) else list(key))
     policies = {table: index_policy(indices, declared.get(table)) for table in keys}
+    partitions = table_partitions(tables)
 
     def table_health(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
+        wait_for_other_steps(context)
         lance = lance_of(context, resource_key)
         results = look_at_all(
             lance,
@@ -220,6 +235,8 @@ def build_table_health(
             compaction=compaction,
             deletions=deletions,
             cleanup=cleanup,
+            partitions=partitions,
+            measure_partitions=measure_partitions,
         )
         metadata = health_metadata(results)
         if schedule is not None:
@@ -250,6 +267,8 @@ def look_at_all(
     compaction: CompactionPolicy | None,
     deletions: DeletionPolicy | None,
     cleanup: CleanupPolicy | None,
+    partitions: Mapping[dg.AssetKey, TablePartitions] | None = None,
+    measure_partitions: bool = False,
 ) -> list[TableHealth]:
     """Look at tables, several at a time.
 
@@ -261,9 +280,18 @@ def look_at_all(
         compaction: As in `look_at`.
         deletions: As in `look_at`.
         cleanup: As in `look_at`.
+        partitions: Partitions of the tables that get advice about them.
+        measure_partitions: Count the rows of each partition.
     """
     # In an environment of its own, maintenance never touches the main branch.
     branch = branch if branch is not None else lance.own_branch
+
+    def advise(table: dg.AssetKey, dataset: lance_core.LanceDataset) -> list[str]:
+        division = (partitions or {}).get(table)
+        if division is None:
+            return []
+        advice = manifest_advice(dataset, division)
+        return [*advice, *measured_advice(dataset, division, instance)] if measure_partitions else advice
 
     def look(table: dg.AssetKey) -> TableHealth:
         name = table.to_user_string() if branch is None else f"{table.to_user_string()}@{branch}"
@@ -276,6 +304,7 @@ def look_at_all(
                 cleanup=cleanup,
                 indices=tables[table],
                 in_use=lambda dataset: versions_in_use(instance, table, dataset),
+                advise=lambda dataset: advise(table, dataset),
             )
         except DatasetNotFoundError:
             return TableHealth(table=name, needs={}, numbers={}, problem="there is no table yet")
@@ -297,11 +326,17 @@ def health_metadata(results: Sequence[TableHealth]) -> dict[str, Any]:
         f"tags and pins hold {count_text(num_held, 'old version')}",
         "lance/health": dg.MetadataValue.md(health_markdown(results)),
         "lance/needs": dg.MetadataValue.json({table.table: dict(table.needs) for table in results if table.needs}),
+        **_advice(results),
         "lance/tables": len(results),
         "lance/tables_in_need": len(sick),
         "lance/versions_held": num_held,
         **{f"lance/total_{name}": _total(results, name) for name in ("fragments", "table_bytes", "versions")},
     }
+
+
+def _advice(results: Sequence[TableHealth]) -> dict[str, Any]:
+    advice = {table.table: list(table.advice) for table in results if table.advice}
+    return {"lance/advice": dg.MetadataValue.json(advice)} if advice else {}
 
 
 HEALTH_CHECKS = {

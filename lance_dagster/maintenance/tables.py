@@ -10,7 +10,9 @@ import dagster as dg
 
 from lance_dagster.maintenance.indices import declared_indices
 from lance_dagster.maintenance.policies import IndexPolicy
+from lance_dagster.partitions import TablePartitions, check_partition_expr
 from lance_dagster.setting_keys import check_asset
+from lance_dagster.settings import find_setting
 
 Table: TypeAlias = dg.AssetKey | dg.AssetsDefinition | dg.AssetSpec | Sequence[str] | str
 
@@ -52,6 +54,20 @@ def table_metadata(tables: Any) -> dict[dg.AssetKey, Mapping[str, Any]]:
         if isinstance(table, (dg.AssetsDefinition, dg.AssetSpec))
         for spec in (table.specs if isinstance(table, dg.AssetsDefinition) else [table])
     }
+
+
+def table_partitions(tables: Any) -> dict[dg.AssetKey, TablePartitions]:
+    """Partitions of the definitions among whatever names tables, as far as their metadata say which column has them."""
+    partitions: dict[dg.AssetKey, TablePartitions] = {}
+    for table in as_list(tables):
+        if not isinstance(table, (dg.AssetsDefinition, dg.AssetSpec)):
+            continue
+        for spec in table.specs if isinstance(table, dg.AssetsDefinition) else [table]:
+            partition_expr = find_setting("partition_expr", spec.metadata)
+            if spec.partitions_def is not None and partition_expr is not None:
+                check_partition_expr(spec.partitions_def, partition_expr)
+                partitions[spec.key] = TablePartitions(definition=spec.partitions_def, partition_expr=partition_expr)
+    return partitions
 
 
 def table_keys(tables: Any) -> list[dg.AssetKey]:

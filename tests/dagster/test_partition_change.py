@@ -224,7 +224,7 @@ def test_rows_of_the_future_are_not_outside(tmp_path, type_, value):
     dataset = lance_core.write_dataset(pa.table({"day": column}), tmp_path / "t")
     keys = existing_keys(definition, None)
     counts = partition_counts(dataset, definition, "day", keys=keys)
-    assert (dict(counts.rows), counts.ahead, counts.num_outside) == ({"2026-02-01": 1, "2026-02-02": 1}, 1, 2)
+    assert (dict(counts.rows), counts.future, counts.num_outside) == ({"2026-02-01": 1, "2026-02-02": 1}, 1, 2)
     where = outside_filter(dataset, definition, "day", keys=keys)
     outside = dataset.to_table(filter=where)["day"].to_pylist()
     assert outside == [column[0].as_py(), column[-1].as_py()]

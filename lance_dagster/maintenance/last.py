@@ -1,0 +1,60 @@
+"""Wait for the other steps of a run: a step comes last without depending on hundreds of assets."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from lance_dagster import _compat
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import dagster as dg
+
+_POLL_S = 1.0
+_MAX_WAIT_S = 6 * 3600.0
+
+
+def wait_for_other_steps(context: dg.AssetExecutionContext) -> None:
+    """Return when no other step of the run can run any more, except those that wait for this one.
+
+    An executor that runs steps one after the other has run them already, because this one has the lowest priority.
+    Executors with processes start this step while others are running; it then waits in its own process. Failed steps
+    do not matter, unlike with a dependency.
+
+    Args:
+        context: Of the running step.
+    """
+    graph = _compat.step_graph(context)
+    if graph is None:
+        return
+    step_key, upstream = graph
+    deadline = time.monotonic() + _MAX_WAIT_S
+    is_told = False
+    while time.monotonic() < deadline:
+        waiting = pending_steps(step_key, upstream, _compat.finished_steps(context))
+        if not waiting:
+            return
+        if not is_told:
+            context.log.info("Waiting for %d other steps of this run.", len(waiting))
+            is_told = True
+        time.sleep(_POLL_S)
+
+
+def pending_steps(step_key: str, upstream: Mapping[str, set[str]], finished: Mapping[str, bool]) -> set[str]:
+    """Return the steps that run or will run, and that do not wait for one's own.
+
+    Args:
+        step_key: One's own step.
+        upstream: Steps that each step waits for.
+        finished: Whether each step that ended succeeded.
+    """
+    never = {step_key} | {step for step, succeeded in finished.items() if not succeeded}
+    remaining = {step for step in upstream if step not in finished and step != step_key}
+    while True:
+        blocked = {step for step in remaining if upstream[step] & never}
+        if not blocked:
+            return remaining
+        never |= blocked
+        remaining -= blocked
