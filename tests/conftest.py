@@ -15,17 +15,21 @@ import uuid
 import warnings
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from functools import cache
 from pathlib import Path
 from typing import ClassVar
 from urllib.request import Request, urlopen
 
 import hypothesis
 import pytest
+from botocore.retries.standard import ExponentialBackoff
 from botocore.session import get_session
 from xdist.scheduler import LoadScopeScheduling
 
 from lance_core.format.manifest import decode_manifest_file, remember_manifest
+from lance_core.store import object_client
+from lance_core.store.client_options import ClientOptions
 from lance_core.table import publish
 
 pytest.register_assert_rewrite("lance_core.testing.branch_model")
@@ -96,6 +100,12 @@ def pytest_runtest_teardown(item, nextitem):
         _leave_to_rest()
 
 
+@cache
+def _client_of(service, **options):
+    """A client of botocore, which takes a tenth of a second to make."""
+    return get_session().create_client(service, **options)
+
+
 @dataclass(frozen=True, kw_only=True)
 class S3Service:
     """A running service of `tests/s3_server.py`."""
@@ -133,9 +143,13 @@ class S3Service:
     def s3_client(self):
         return self._client("s3")
 
+    def put_objects(self, bucket, content):
+        """Put small objects, by key, without a request for each."""
+        self._post("objects", [bucket, content])
+
     def _client(self, service):
         options = {key.removeprefix("aws_"): value for key, value in self.storage_options.items()}
-        return get_session().create_client(
+        return _client_of(
             service,
             region_name=options["region"],
             endpoint_url=self.endpoint,
@@ -258,6 +272,17 @@ def s3_service():
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
         yield S3Service(endpoint=process.stdout.readline().decode().strip())
         process.terminate()
+
+
+@pytest.fixture
+def short_pauses(monkeypatch):
+    """Clients of object stores wait for milliseconds between their retries; how often they try stays."""
+    retry_config = ClientOptions.retry_config
+    backoff = {"init_backoff": timedelta(milliseconds=2), "max_backoff": timedelta(milliseconds=10), "base": 2}
+    monkeypatch.setattr(ClientOptions, "retry_config", lambda self: {**retry_config(self), "backoff": backoff})
+    monkeypatch.setattr(ExponentialBackoff, "delay_amount", lambda *_: 0.002)
+    monkeypatch.setattr(object_client, "_LOST_PAUSE_S", 0.002)
+    monkeypatch.setattr(object_client, "_CONFLICT_PAUSES_S", (0.002,) * len(object_client._CONFLICT_PAUSES_S))
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ DynamoDB ends in its operation.
 
     POST /_test/faults   JSON list of {"method", "contains", "mode", "skip", "times"}; replaces the earlier ones.
                          Requests of mode "held" are answered when that happens
+    POST /_test/objects  JSON list of a bucket and the content of objects by key; puts them all
     POST /_test/requests answers with the requests since the last time, as JSON list of [method, path]
 """
 
@@ -17,6 +18,8 @@ import sys
 import threading
 import time
 
+from moto.core import DEFAULT_ACCOUNT_ID
+from moto.s3.models import s3_backends
 from moto.server import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import WSGIRequestHandler, make_server
 
@@ -64,6 +67,10 @@ class Service:
             self.faults = json.loads(body)
             self.num_changes += 1
             self.changed.notify_all()
+        elif path == "/_test/objects":
+            bucket, content = json.loads(body)
+            for key, text in content.items():
+                s3_backends[DEFAULT_ACCOUNT_ID]["aws"].put_object(bucket, key, text.encode())
         else:
             answer, self.requests = self.requests, []
         start_response("200 OK", [("Content-Type", "application/json")])

@@ -9,6 +9,7 @@ import pytest
 
 import lance_core
 
+pytestmark = pytest.mark.usefixtures("short_pauses")
 CONTEXT = multiprocessing.get_context("forkserver")
 COMMITS = 4
 

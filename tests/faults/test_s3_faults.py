@@ -18,6 +18,7 @@ from lance_core.errors import (
 )
 from lance_core.store.open import open_store
 
+pytestmark = pytest.mark.usefixtures("short_pauses")
 IS_DEEP = os.environ.get("LANCE_TESTS") == "deep"
 APPENDS = 50 if IS_DEEP else 8
 STORMS = 20 if IS_DEEP else 1

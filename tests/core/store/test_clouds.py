@@ -13,7 +13,7 @@ from lance_core.store.cloud_store import PART_SIZE
 from lance_core.store.open import open_store
 from lance_core.store.range_reader import TAIL_SIZE
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("short_pauses")]
 
 CONDITIONS = {"s3": "If-None-Match", "gs": "x-goog-if-generation-match", "az": "If-None-Match"}
 

@@ -17,7 +17,7 @@ from lance_core.table.commit import commit
 from lance_core.table.snapshot import find_newest, list_versions, open_snapshot
 from lance_core.testing.tables import append, create, read_rows
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("short_pauses")]
 
 BASE = "folder/t.lance"
 
