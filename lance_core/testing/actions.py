@@ -84,7 +84,7 @@ def read_state(snapshot: Snapshot) -> State:
 
 
 class StateReader:
-    """Reads versions; the same files are read once, whichever store they are in."""
+    """Reads versions; files of the same content are read once, whichever store they are in."""
 
     def __init__(self) -> None:
         self._states_by_content: dict[Any, State] = {}
@@ -98,9 +98,10 @@ class StateReader:
         needed = References()
         needed.add(manifest_files(snapshot.manifest))
         paths = [path for path in needed.paths if not path.startswith(TRANSACTIONS_FOLDER)]
-        files = {path: store.find(path) for path in paths if not path.endswith("/")}
-        if None in files.values():
-            raise AssertionError(f"version {snapshot.version} lacks one of {sorted(files)}")
+        paths = [path for path in paths if not path.endswith("/")]
+        if any(store.find(path) is None for path in paths):
+            raise AssertionError(f"version {snapshot.version} lacks one of {sorted(paths)}")
+        files = {path: store.get(path) for path in paths}
         key = (snapshot.manifest.version, tuple(snapshot.manifest.fragments.records), frozenset(files.items()))
         key = (*key, repr(snapshot.manifest.schema), tuple(sorted(snapshot.manifest.config.items())))
         if key not in self._states_by_content:
