@@ -25,6 +25,7 @@ from lance_core.format.transaction import decode_transaction
 from lance_core.store import trust
 from lance_core.store.local import LocalReader, LocalStore
 
+IS_DEEP = os.environ.get("LANCE_TESTS") == "deep"
 ADDRESS = "an address: goes through PlaceSettings.resolve"
 NAME = "a name in a folder of the table: one path segment, or refused"
 BELOW = "a path below the table's folder: each part is one path segment, or refused"
@@ -320,11 +321,12 @@ def planted(message, text):
 
 
 @pytest.mark.filterwarnings("ignore::lance_core.errors.IndexCoverageWarning")
-@pytest.mark.parametrize("hostile", HOSTILE, ids=range(len(HOSTILE)))
+@pytest.mark.parametrize("turn", range(len(HOSTILE)))
 @pytest.mark.parametrize("kind", ["own", "based", "external"])
-def test_no_text_of_a_manifest_leads_out_of_the_table(table, hostile, kind):
+def test_no_text_of_a_manifest_leads_out_of_the_table(table, turn, kind):
+    """All hostile texts in fields that may lead to files; one of them in each other field, and all in deep."""
     root, victim, opened = table
-    text = hostile.format(victim=victim)
+    text = HOSTILE[turn].format(victim=victim)
     pb, fragments, indices, transaction = parts = manifest_of(root)
     if kind == "based":
         fragments[0].files[0].base_id = fragments[0].deletion_file.base_id = indices.indices[0].base_id = 7
@@ -334,10 +336,15 @@ def test_no_text_of_a_manifest_leads_out_of_the_table(table, hostile, kind):
         fragments[0].external_row_ids.path = "data/row_ids"
         fragments[0].external_row_ids.size = 4
     versions = sorted(path.name for path in (root / "_versions").iterdir())
+    dangerous = {name for name, decision in DECISIONS.items() if decision in (ADDRESS, NAME, BELOW, BRANCH)}
+    dangerous -= {"lance.table.UUID.uuid"}  # 16 bytes, which are written as hexadecimal digits
     tried = set()
     for message in (pb, *fragments, indices, transaction):
         for name in planted(message, text):
+            is_new, number = name not in tried, len(tried)
             tried.add(name)
+            if name not in dangerous and not IS_DEEP and not (is_new and number % len(HOSTILE) == turn):
+                continue
             version = pb.version
             put(root, *parts)
             opened.clear()
@@ -348,8 +355,6 @@ def test_no_text_of_a_manifest_leads_out_of_the_table(table, hostile, kind):
             for path in (root / "_versions").iterdir():
                 if path.name not in versions:
                     path.unlink()
-    dangerous = {name for name, decision in DECISIONS.items() if decision in (ADDRESS, NAME, BELOW, BRANCH)}
-    dangerous -= {"lance.table.UUID.uuid"}  # 16 bytes, which are written as hexadecimal digits
     assert dangerous - tried == (set() if kind == "external" else {"lance.table.ExternalFile.path"})
     assert len(tried) > 20
 
