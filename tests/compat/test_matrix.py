@@ -106,10 +106,18 @@ def check_written(table, version, path):
     assert LanceFileReader(path).read_all().to_table().to_pylist() == expected
 
 
-def outcome(sample, nulls, version, folder, *, is_known):
-    """Whether a type can be read and written; fails where we do other than the rule says."""
+def outcome(sample, nulls, version, folder, *, read, is_known):
+    """Whether a type can be read and written; fails where we do other than the rule says.
+
+    Args:
+        sample: The type.
+        nulls: Pattern of nulls.
+        version: Of the files.
+        folder: Where pylance's file is, and ours goes.
+        read: What pylance reads from its file; None if it cannot.
+        is_known: Pylance can read and write the type without nulls.
+    """
     table = sample.table(NUM_ROWS, nulls=nulls)
-    read = theirs(table, version, folder / f"{nulls}.lance")
     if read is not None:
         check_read(folder / f"{nulls}.lance", read)
     reads = "" if read is None else "r"
@@ -162,8 +170,13 @@ def outcomes(tmp_path_factory):
     def find(name, version):
         (sample,) = (one for one in FILED if one.name == name)
         folder = tmp_path_factory.mktemp("matrix")
-        is_known = theirs(sample.table(NUM_ROWS), version, folder / "known.lance") is not None
-        return tuple(outcome(sample, nulls, version, folder, is_known=is_known) for nulls in NULLS)
+        reads = {
+            nulls: theirs(sample.table(NUM_ROWS, nulls=nulls), version, folder / f"{nulls}.lance") for nulls in NULLS
+        }
+        is_known = reads["none"] is not None
+        return tuple(
+            outcome(sample, nulls, version, folder, read=read, is_known=is_known) for nulls, read in reads.items()
+        )
 
     return find
 

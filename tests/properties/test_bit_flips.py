@@ -254,8 +254,8 @@ def test_refs(kind):
 
 def test_blob_files():
     """Packed and dedicated files; all of their bits belong to blobs."""
-    field = lance_core.blob_field("b", inline_size_threshold=4, dedicated_size_threshold=40)
-    blobs = [bytes([65 + number]) * size for number, size in enumerate([3, 20, 30, 41, 300])]
+    field = lance_core.blob_field("b", inline_size_threshold=4, dedicated_size_threshold=12)
+    blobs = [bytes([65 + number]) * size for number, size in enumerate([3, 6, 10, 13, 20])]
     uri, store = table_in_memory(pa.table([lance_core.blob_array(blobs)], schema=pa.schema([field])))
     paths = sorted(info.path for info in store.list("data") if info.path.endswith(".blob"))
     for path in paths:
