@@ -6,6 +6,7 @@
 import ast
 import re
 from collections import Counter
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -73,62 +74,71 @@ def room_of(path):
     return "/".join(parts[:2]) if len(parts) > 2 else parts[0]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """A module: its path, the names that it gives, and its docstrings by the name of what they describe."""
+
+    path: str
+    room: str
+    names: tuple
+    docstrings: tuple
+
+
 @cache
-def trees():
+def sources():
     paths = [
         path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py")) if "_proto" not in path.parts
     ]
     assert len(paths) > 100
-    return {path: ast.parse(path.read_text()) for path in paths}
+    return [source_of(path) for path in paths]
 
 
-def names_in(tree):
-    for node in ast.walk(tree):
+def source_of(path):
+    names, docstrings = [path.stem], []
+    for node in ast.walk(ast.parse(path.read_text())):
         match node:
-            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
-                yield node.name
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef() | ast.Module():
+                name = getattr(node, "name", "module")
+                names += [name] if name != "module" else []
+                text = ast.get_docstring(node)
+                docstrings += [(name, text)] if text else []
             case ast.arg():
-                yield node.arg
+                names.append(node.arg)
             case ast.Name(ctx=ast.Store()):
-                yield node.id
+                names.append(node.id)
             case ast.Attribute(ctx=ast.Store()):
-                yield node.attr
+                names.append(node.attr)
+    return Source(
+        path=str(path.relative_to(ROOT)), room=room_of(path), names=tuple(names), docstrings=tuple(docstrings)
+    )
 
 
+@cache
 def is_retired(name):
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower().strip("_")
     return words in RETIRED_NAMES or bool(RETIRED_PARTS.search(words) or RETIRED_STARTS.match(words))
 
 
-def docstrings_in(tree):
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Module):
-            text = ast.get_docstring(node)
-            if text:
-                yield getattr(node, "name", "module"), text
-
-
 def retired_names():
-    for path, tree in trees().items():
-        place = str(path.relative_to(ROOT))
-        for name in [path.stem, *names_in(tree)]:
-            if is_retired(name) and (place, name) not in ORDINARY:
-                yield room_of(path), f"{place}: {name}"
+    for source in sources():
+        for name in source.names:
+            if is_retired(name) and (source.path, name) not in ORDINARY:
+                yield source.room, f"{source.path}: {name}"
 
 
 def retired_prose():
-    for path, tree in trees().items():
-        for name, text in docstrings_in(tree):
+    for source in sources():
+        for name, text in source.docstrings:
             for match in RETIRED_PROSE.finditer(text):
-                yield room_of(path), f"{path.relative_to(ROOT)}: {name}: {match[0]}"
+                yield source.room, f"{source.path}: {name}: {match[0]}"
 
 
 def questions():
-    for path, tree in trees().items():
-        for name, text in docstrings_in(tree):
+    for source in sources():
+        for name, text in source.docstrings:
             first = text.splitlines()[0]
             if QUESTION.match(first):
-                yield room_of(path), f"{path.relative_to(ROOT)}: {name}: {first}"
+                yield source.room, f"{source.path}: {name}: {first}"
 
 
 @pytest.mark.parametrize(("number", "kind"), [(0, retired_names), (1, retired_prose), (2, questions)])
@@ -151,5 +161,5 @@ def test_retired_words_are_recognised():
 
 
 def test_ordinary_names_are_still_there():
-    names = {(str(path.relative_to(ROOT)), name) for path, tree in trees().items() for name in names_in(tree)}
+    names = {(source.path, name) for source in sources() for name in source.names}
     assert set(ORDINARY) - names == set()
