@@ -1,7 +1,8 @@
 """Column lineage of a Spark frame, without being told: read from its analyzed plan.
 
-The plan of a classic session can be asked for; a Connect session keeps it on its server, and frames of other libraries
-have none. For those there is no lineage, unless the user gives one under ``dagster/column_lineage``.
+The plan of a classic session is asked of the JVM; that of a Connect session is the client's own, not yet analyzed, so
+columns of SQL texts and views have no lineage there. Frames of other libraries have no plan: for those there is none,
+unless the user gives one under ``dagster/column_lineage``.
 
 Dagster's own key is ``dagster/column_lineage``; the open-source UI does not show it, so ``lance/column_lineage`` tells
 the same as a table for people.
@@ -14,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
+from lance_dagster.connect_plan import connect_sources
 from lance_dagster.spark_plan import column_sources
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from lance_dagster.spark_plan import Json
     from lance_dagster.tables import Tables
@@ -67,7 +69,7 @@ def frame_lineage(
     """Return the lineage of a frame: the columns of assets that each column is made from.
 
     Args:
-        frame: Any value; only a Spark frame of a classic session has a plan.
+        frame: Any value; only Spark frames have a plan.
         tables: Tells the asset of an address below its root.
         inputs: Assets whose tables lie in other places, by address.
 
@@ -76,12 +78,34 @@ def frame_lineage(
     """
     plan = getattr(frame, "_jdf", None)
     if plan is None:
-        return None
+        return _connect_lineage(frame, tables, inputs=inputs or {})
     analyzed: Any = plan.queryExecution().analyzed()
     text = analyzed.toJSON()
     sources = column_sources(json.loads(text), expands=_expands(analyzed) if '.Expand"' in text else None)
     snapshots = inputs or {}
     assets = {id_: snapshots.get(uri) or tables.asset_key(uri) for id_, uri in _scanned(analyzed).items()}
+    return _lineage(dict(zip(frame.columns, sources, strict=True)), assets)
+
+
+def _connect_lineage(frame: Any, tables: Tables, *, inputs: Mapping[str, dg.AssetKey]) -> dg.TableColumnLineage | None:
+    """Return the lineage of a frame of Spark Connect; None for other values."""
+    plan = getattr(frame, "_plan", None)
+    if plan is None or not type(frame).__module__.startswith("pyspark.sql.connect"):
+        return None
+    assets: dict[str, dg.AssetKey | None] = {}
+
+    def schema_of(uri: str) -> Sequence[str]:
+        assets[uri] = inputs.get(uri) or tables.asset_key(uri)
+        return tables.open(uri).schema.names
+
+    relation = plan.plan(frame.sparkSession.client)
+    return _lineage(connect_sources(relation, frame.columns, schema_of=schema_of), assets)
+
+
+def _lineage(
+    sources: Mapping[str, Iterable[tuple[Any, str]]], assets: Mapping[Any, dg.AssetKey | None]
+) -> dg.TableColumnLineage | None:
+    """Return the lineage of the columns whose sources are columns of assets."""
     result = {
         name: sorted(
             {
@@ -91,7 +115,7 @@ def frame_lineage(
             },
             key=lambda column: (column.asset_key, column.column_name),
         )
-        for name, made_from in zip(frame.columns, sources, strict=True)
+        for name, made_from in sources.items()
     }
     deps = {name: made_from for name, made_from in result.items() if made_from}
     return dg.TableColumnLineage(deps) if deps else None
