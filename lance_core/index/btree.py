@@ -194,6 +194,8 @@ class BTreeSegment:
             if len(keys) * _STRIDE > self._num_rows * _MOST_PAGES:
                 return None
             return self._searched(keys, numbers, sides)
+        if len(needed) > _FEW_PAGES and self._cache.misses(needed.tolist()) > _FEW_PAGES:
+            return self._searched(keys, numbers, sides)
         pages = self._cache.get(needed.tolist())
         for side, side_pages, positions in zip(sides, numbers, found, strict=True):
             for number, page in pages.items():

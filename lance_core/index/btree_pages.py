@@ -75,6 +75,14 @@ class PageCache:
         self._lock = Lock()
         self._pages: OrderedDict[int, Page] = OrderedDict()
         self._num_bytes = 0
+        self._missed = set[int]()
+
+    def misses(self, numbers: Iterable[int]) -> int:
+        """Count pages that are asked for the first time; a page is worth keeping from its second time on."""
+        with self._lock:
+            new = set(numbers) - self._missed - self._pages.keys()
+            self._missed |= new
+        return len(new)
 
     def get(self, numbers: Iterable[int]) -> dict[int, Page]:
         """Return pages; those that are not kept are read together.

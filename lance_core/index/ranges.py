@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 if TYPE_CHECKING:
-    from lance_core.sql.pruning import Question
+    from lance_core.sql.pruning import Question, Range
 
 Int64s: TypeAlias = npt.NDArray[np.int64]
 Side: TypeAlias = Literal["left", "right"]
@@ -42,12 +42,16 @@ def question_ranges(
     Returns:
         Starts and ends of the ranges; None if values in order do not answer the question, or must not.
     """
-    from lance_core.sql.pruning import Comparison, Membership, Prefix  # noqa: PLC0415 brings Arrow's kernels along
+    from lance_core.sql.pruning import Comparison, Membership, Prefix, Range  # noqa: PLC0415 brings Arrow's kernels along
 
     match question:
         case Comparison():
             values = fitting(pa.repeat(question.value, 1), kind)
             return None if values is None else _compared(question.operator, values, positions, first, end)
+        case Range():
+            ends = [fitting(pa.repeat(part.value, 1), kind) for part in (question.low, question.high)]
+            given = [values for values in ends if values is not None]
+            return _between(question, pa.concat_arrays(given), positions) if len(given) == len(ends) else None
         case Membership():
             values = fitting(question.values, kind)
             return None if values is None else _equal(values, positions)
@@ -85,6 +89,17 @@ def _compared(
     if operator in {"less", "less_equal"}:
         return np.array([first]), bounds[0]
     return bounds[0], np.array([end])
+
+
+def _between(question: Range, ends: pa.Array, positions: Positions) -> tuple[Int64s, Int64s] | None:
+    """Return the range of the values between two."""
+    bounds = positions(ends, "left", "right")
+    if bounds is None:
+        return None
+    left, right = bounds
+    start = right[:1] if question.low.operator == "greater" else left[:1]
+    end = left[1:] if question.high.operator == "less" else right[1:]
+    return start, np.maximum(start, end)
 
 
 def _equal(values: pa.Array, positions: Positions) -> tuple[Int64s, Int64s] | None:

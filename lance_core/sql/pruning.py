@@ -77,6 +77,26 @@ class Comparison:
 
 
 @frozen
+class Range:
+    """Both of two comparisons of one column, which bound it from below and from above.
+
+    Indices that would answer each of them with many rows know the few that meet both.
+
+    Attributes:
+        low: A comparison by ``greater`` or ``greater_equal``.
+        high: A comparison by ``less`` or ``less_equal``.
+    """
+
+    low: Comparison
+    high: Comparison
+
+    @property
+    def column(self) -> str:
+        """Name, or dotted path inside structs."""
+        return self.low.column
+
+
+@frozen
 class Membership:
     """A column equals one of some values, none of which is null or NaN."""
 
@@ -169,7 +189,7 @@ class FillNull:
     value: bool
 
 
-Question: TypeAlias = Comparison | Membership | Prefix | Contains | HasItems | IsNull
+Question: TypeAlias = Comparison | Range | Membership | Prefix | Contains | HasItems | IsNull
 """What is asked of one column. Files' statistics and indices answer these."""
 
 Condition: TypeAlias = Question | Constant | Unknown | Not | And | Or | FillNull
@@ -265,6 +285,9 @@ def judge_column(question: Question, zones: ColumnZones) -> Answers:
             return _answers(has_null, has_values, np.zeros(len(has_null), np.bool_))
         case Comparison():
             true, false = _compare(question.operator, question.value, zones, has_values)
+        case Range():
+            low, high = (judge_column(part, zones).codes for part in (question.low, question.high))
+            return Answers(ternary.and_(low, high))
         case Membership():
             true, false = _judge_membership(question, zones)
         case Prefix():
