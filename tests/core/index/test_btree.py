@@ -190,3 +190,43 @@ def test_text_that_is_damaged_is_a_typed_error():
     damaged = pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(b"\0\0\0\0\1\0\0\0"), pa.py_buffer(b"\xff")])
     with pytest.raises(CorruptDataError, match="not valid UTF-8"):
         sort_keys(damaged)
+
+
+RANGES = [
+    "x > 9000 AND x <= 9010",
+    "x >= 9000 AND i > 5 AND x < 9010",
+    "x BETWEEN 9000 AND 9010",
+    "x > 9010 AND x < 9000",
+    "x > 9000 AND x > 9004 AND x < 9010 AND x <= 9009",
+    "NOT (x BETWEEN 10 AND 39990)",
+    "NOT (x >= 9000 AND x < 9010) AND x < 9020 AND x > 8990",
+    "(x > 9000 AND x < 9004) OR (x >= 12000 AND x <= 12001) OR x IS NULL",
+    "f > 0.5 AND f < 0.501",
+    "f >= 0.999 AND f < 1e300",
+    "t >= 'n09000' AND t < 'n09005'",
+]
+
+
+@pytest.mark.parametrize("kind", ["BTREE", "BITMAP", "ZONEMAP"])
+def test_two_bounds_of_a_column_are_one_range(tmp_path, kind):
+    """Each bound alone leaves half of the rows, which a B-tree leaves to the scan."""
+    numbers = np.random.default_rng(1).permutation(20_000)
+    floats = pa.array([math.nan if number % 1000 == 0 else number / 20_000 for number in numbers.tolist()])
+    columns = {
+        "x": pa.array(numbers, mask=numbers % 100 == 7),
+        "f": floats,
+        "t": pa.array([f"n{number:05}" for number in numbers.tolist()]),
+        "i": range(20_000),
+    }
+    dataset = lance_core.write_dataset(pa.table(columns), tmp_path / "t", max_rows_per_file=9_000)
+    for column in "xft":
+        dataset.create_scalar_index(column, kind)
+    for condition in RANGES:
+        expected = dataset.to_table(["i"], filter=condition, use_scalar_index=False)
+        assert dataset.to_table(["i"], filter=condition).equals(expected), condition
+    if kind == "BTREE":
+        for condition in (RANGES[0], RANGES[2], RANGES[8], RANGES[10]):
+            assert (
+                f"{len(dataset.to_table(filter=condition))} of 20,000 rows"
+                in dataset.scanner(filter=condition).explain_plan()
+            )
