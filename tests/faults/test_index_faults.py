@@ -1,4 +1,8 @@
-"""Fail store call k while indices are remapped or brought up to date: they answer as a scan, and no file is left."""
+"""Fail store call k while indices are built, remapped or extended: they answer as a scan, and no file is left.
+
+`LANCE_TESTS=deep` fails each call of each change for all kinds of indices, before and after its effect; else every
+fifth call of the changes of two kinds, and every 29th of others.
+"""
 
 import functools
 import itertools
@@ -24,6 +28,7 @@ NUM_LEFT = 45
 
 
 KINDS = {"n": "BTREE", "z": "ZONEMAP", "b": "BITMAP", "l": "LABEL_LIST", "s": "NGRAM", "c": "BLOOMFILTER"}
+KINDS |= {"t": "INVERTED", "v": "IVF_FLAT"}
 CONDITIONS = {
     "n": ("n = 7", "n in (3, 40, 5)", "not (n > 12)"),
     "z": ("z > 20 and z < 45",),
@@ -38,9 +43,10 @@ def rows(start):
     numbers = range(start, start + 30)
     lists = pa.array([[f"x{number % 3}"] for number in numbers], pa.list_(pa.string()))
     texts = [f"text{number % 3}" for number in numbers]
-    return pa.table(
-        {"n": numbers, "z": numbers, "b": [number % 3 for number in numbers], "l": lists, "s": texts, "c": numbers}
-    )
+    few = [number % 3 for number in numbers]
+    vectors = pa.array([[number, number % 7] for number in numbers], pa.list_(pa.float32(), 2))
+    columns = {"n": numbers, "z": numbers, "b": few, "l": lists, "s": texts, "c": numbers}
+    return pa.table({**columns, "t": texts, "v": vectors})
 
 
 def stage(store, start, make):
@@ -50,16 +56,25 @@ def stage(store, start, make):
 
 
 @functools.cache
-def prepared(columns):
-    """A table with indices, rows that they do not know, and deleted rows; to be copied."""
+def prepared(name, columns):
+    """A table with indices, rows that they do not know, and deleted rows, before a change; to be copied."""
     store = MemoryStore()
     stage(store, 0, lambda fragments, schema: Overwrite(fragments=fragments, schema=schema))
     dataset = opened(store)
     for column in columns:
-        dataset.create_scalar_index(column, KINDS[column])
+        create(dataset, column)
     stage(store, 30, lambda fragments, _: Append(fragments=fragments))
     opened(store).delete("n % 4 = 1")
+    if name == "forget moves":
+        CHANGES["defer"](opened(store))
     return store
+
+
+def create(dataset, column):
+    if KINDS[column].startswith("IVF"):
+        dataset.create_index(column, KINDS[column], num_partitions=2, replace=True)
+    else:
+        dataset.create_scalar_index(column, KINDS[column])
 
 
 def opened(store):
@@ -69,30 +84,44 @@ def opened(store):
 def build(dataset):
     for index in dataset.describe_indices():
         (column,) = index.field_names
-        dataset.create_scalar_index(column, KINDS[column], replace=True)
+        create(dataset, column)
 
 
 CHANGES = {
     "compact": lambda dataset: dataset.optimize.compact_files(num_threads=1, conflict_retries=0),
     "materialize": lambda dataset: dataset.optimize.materialize_deletions(num_threads=1, conflict_retries=0),
+    "defer": lambda dataset: dataset.optimize.compact_files(num_threads=1, conflict_retries=0, defer_index_remap=True),
+    "forget moves": lambda dataset: dataset.optimize.optimize_indices(conflict_retries=0),
     "optimize": lambda dataset: dataset.optimize.optimize_indices(conflict_retries=0),
     "build": build,
     "retrain": lambda dataset: dataset.optimize.optimize_indices(retrain=True, conflict_retries=0),
 }
 
 
+def queries(columns, *, by_index):
+    """What is asked of these columns."""
+    for column in columns:
+        for condition in CONDITIONS.get(column, ()):
+            yield {"filter": condition, "use_scalar_index": by_index}
+        if column == "t":
+            yield {"full_text_query": "text2"} if by_index else {"filter": "t = 'text2'"}
+        if column == "v":
+            yield {"nearest": {"column": "v", "q": [20, 4], "k": 5, "nprobes": 2, "use_index": by_index}}
+
+
 def answers(store, columns, *, by_index):
-    """The rows of each condition on these columns."""
+    """The rows of each question about these columns."""
     dataset = opened(store)
-    conditions = [condition for column in columns for condition in CONDITIONS[column]]
-    scanners = [dataset.scanner(filter=condition, use_scalar_index=by_index) for condition in conditions]
-    return [sorted(scanner.to_table()["n"].to_pylist()) for scanner in scanners]
+    return [
+        sorted(dataset.scanner(columns=["n"], **query).to_table()["n"].to_pylist())
+        for query in queries(columns, by_index=by_index)
+    ]
 
 
 @functools.cache
 def expected(columns):
     """What a scan answers; no change of this module changes rows."""
-    return answers(prepared(columns), columns, by_index=False)
+    return answers(prepared("", columns), columns, by_index=False)
 
 
 def check(store, columns):
@@ -108,9 +137,11 @@ def left_over(store):
     return {info.path.split("/")[1] for info in store.list("_indices")} - entries
 
 
-FAST = [(name, effect, "nz") for name in CHANGES if name != "build" for effect in ("before", "after")]
+LONG = {"build", "defer", "forget moves"}
+FAST = [(name, effect, "nz") for name in CHANGES if name not in LONG for effect in ("before", "after")]
 FAST += [(name, "after", columns) for name in ("build", "compact") for columns in ("bl", "sc")]
-DEEP = list(itertools.product(CHANGES, ("before", "after"), ("nz", "bl", "sc")))
+FAST += [("build", "before", "tv"), ("forget moves", "after", "bl")]
+DEEP = list(itertools.product(CHANGES, ("before", "after"), ("nz", "bl", "sc", "tv")))
 
 
 @pytest.mark.parametrize(("name", "effect", "columns"), DEEP if IS_DEEP else FAST)
@@ -119,7 +150,7 @@ def test_indices_change_as_a_whole_or_not_at_all(name, effect, columns):
     number, passed = 1 - step, False
     while not passed:
         number += step
-        store = prepared(columns).copied()
+        store = prepared(name, columns).copied()
         faulty = FaultyStore(inner=store, fail_at=number, effect=effect)
         dataset = lance_core.LanceDataset(
             "memory", snapshot=Snapshot(store=faulty, manifest=open_snapshot(store).manifest)
