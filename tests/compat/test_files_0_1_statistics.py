@@ -3,6 +3,7 @@
 import datetime as dt
 import decimal
 import math
+import os
 
 import lance
 import numpy as np
@@ -18,6 +19,8 @@ from lance_core.file.read.reader import DataFileReader
 from lance_core.scan import candidates
 from lance_core.scan import fragments as scan
 from lance_core.store.local import LocalStore
+
+IS_DEEP = os.environ.get("LANCE_TESTS") == "deep"
 
 GROUP = 8
 NUMBERS = st.integers(-3, 6)
@@ -76,7 +79,7 @@ def tables(draw):
     return pa.table(arrays, schema=pa.schema([*fields, pa.field("st", arrays[-1].type)]))
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=600 if IS_DEEP else 25, deadline=None, suppress_health_check=list(HealthCheck))
 @given(table=tables(), wanted=st.lists(conditions(), min_size=5, max_size=5))
 def test_no_row_is_lost(tmp_path_factory, table, wanted):
     place = tmp_path_factory.mktemp("legacy") / "t"

@@ -1,5 +1,6 @@
 """Files of version 0.1 that lance_core writes: pylance reads and changes them, and uses their statistics."""
 
+import os
 import struct
 from itertools import pairwise
 
@@ -21,7 +22,9 @@ from lance_core.store.local import LocalStore
 from tests.compat.test_files_0_1 import ARRAYS, N
 from tests.compat.test_files_0_1_statistics import COLUMNS, REQUIRED, conditions
 
-SLOW = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+IS_DEEP = os.environ.get("LANCE_TESTS") == "deep"
+
+SLOW = settings(max_examples=250 if IS_DEEP else 15, deadline=None, suppress_health_check=list(HealthCheck))
 LEGACY = {"data_storage_version": "legacy"}
 
 

@@ -4,6 +4,7 @@ import functools
 import itertools
 import math
 import operator
+import os
 
 import lance
 import numpy as np
@@ -15,6 +16,8 @@ from hypothesis import strategies as st
 
 import lance_core
 from lance_core.errors import InvalidInputError, UnsupportedError
+
+IS_DEEP = os.environ.get("LANCE_TESTS") == "deep"
 
 VALUES = [-math.nan, -math.inf, -1.5, -0.0, 0.0, 1.5, math.inf, math.nan, None]
 KINDS = {"double": pa.float64(), "float": pa.float32()}
@@ -152,7 +155,7 @@ def _maybe_inverted(expressions):
     return st.one_of(expressions, expressions.map(operator.invert))
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=600 if IS_DEEP else 35, deadline=None, suppress_health_check=list(HealthCheck))
 @given(expression=_expressions())
 def test_random_expressions(tables, expression):
     _same(tables, expression)

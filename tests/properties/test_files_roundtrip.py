@@ -1,5 +1,7 @@
 """Any type, any nulls, any slices, any page bounds: what is written comes back."""
 
+import os
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -10,6 +12,8 @@ from lance_core.file.read.reader import DataFileReader
 from lance_core.file.write import writer as writer_module
 from lance_core.file.write.writer import DataFileWriter
 from lance_core.format.schema import Schema
+
+IS_DEEP = os.environ.get("LANCE_TESTS") == "deep"
 
 LEAVES = {
     pa.int8(): st.integers(-128, 127),
@@ -131,7 +135,7 @@ class Memory:
 
 
 @pytest.mark.parametrize("version", ["2.0", "2.1", "2.2"])
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=600 if IS_DEEP else 35, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     page_bytes=st.sampled_from([100, 2000, 8 << 20]),
     batch_rows=st.sampled_from([1 << 20, 100, 3]),

@@ -1,4 +1,5 @@
 import math
+import os
 import struct
 
 import pyarrow as pa
@@ -8,6 +9,8 @@ from hypothesis import strategies as st
 
 from lance_core.change.key_join import KeyJoin
 from lance_core.errors import UnsupportedError
+
+IS_DEEP = os.environ.get("LANCE_TESTS") == "deep"
 
 VALUES = {
     pa.int32(): [None, 0, 1, -2],
@@ -45,7 +48,7 @@ def columns(kinds, rows):
 
 @pytest.mark.slow
 @given(sides())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=2000 if IS_DEEP else 70, deadline=None)
 def test_pairs_are_those_of_a_nested_loop(case):
     kinds, source, target = case
     pairs = KeyJoin(columns(kinds, source)).match([one.combine_chunks() for one in columns(kinds, target)])

@@ -1,6 +1,7 @@
 """Many JSON values at once are what they are one by one."""
 
 import json
+import os
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +13,8 @@ from lance_core.encoding import jsonb_arrays
 from lance_core.encoding.jsonb import decode_text, encode_text
 from lance_core.encoding.jsonb_arrays import decode_texts
 from lance_core.errors import LanceError
+
+IS_DEEP = os.environ.get("LANCE_TESTS") == "deep"
 
 pytestmark = pytest.mark.slow
 
@@ -42,7 +45,7 @@ def test_same_as_one_by_one(values, is_large, skipped):
     assert texts.to_pylist() == [None if one is None else decode_text(one) for one in data[skipped:]]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=1500 if IS_DEEP else 50, deadline=None)
 @given(st.lists(VALUES, min_size=17, max_size=20), st.data())
 def test_damage_gives_the_same_or_our_error(values, choice):
     data = [bytearray(encode_text(json.dumps(value).replace("Infinity", "1e400"))) for value in values]

@@ -1,5 +1,6 @@
 """Answers of indices: every rule of three-valued logic holds for each row, whatever is known of it."""
 
+import os
 from itertools import product
 
 import numpy as np
@@ -12,6 +13,8 @@ from lance_core.index import answer as answers
 from lance_core.index.evaluate import evaluate, tells_null_from_false
 from lance_core.sql.pruning import And, Constant, FillNull, IsNull, Not, Or, Unknown
 from lance_core.sql.ternary import ANY, FALSE, NULL, TRUE, code_of
+
+IS_DEEP = os.environ.get("LANCE_TESTS") == "deep"
 
 NUM_ROWS = 12
 ROWS = np.arange(NUM_ROWS)
@@ -99,7 +102,7 @@ def truth_of(condition, values, unknown):
 
 @pytest.mark.slow
 @given(condition=TREES, data=st.data())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=3000 if IS_DEEP else 100, deadline=None)
 def test_no_possible_answer_of_a_condition_is_lost(condition, data):
     """For all values that the codes of the columns allow, the answer is one that the evaluated codes allow."""
     known = {name: data.draw(codes) for name in "abc"}
@@ -111,7 +114,7 @@ def test_no_possible_answer_of_a_condition_is_lost(condition, data):
 
 
 @given(condition=TREES, data=st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=2000 if IS_DEEP else 70, deadline=None)
 def test_false_and_null_are_one_where_nobody_tells_them_apart(condition, data):
     """Unless a condition tells null from false, rows that may match are the same if indices do not."""
     if tells_null_from_false(condition):

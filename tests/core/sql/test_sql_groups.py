@@ -1,6 +1,7 @@
 """Conditions of a chain that differ in their literals only are computed together, and mean the same."""
 
 import datetime as dt
+import os
 import time
 
 import numpy as np
@@ -15,6 +16,8 @@ from lance_core.sql import groups as sql_groups
 from lance_core.sql import pruning
 from lance_core.sql import split as sql_split
 from lance_core.sql.predicate import make_predicate
+
+IS_DEEP = os.environ.get("LANCE_TESTS") == "deep"
 
 NAN = float("nan")
 SCHEMA = pa.schema(
@@ -116,7 +119,7 @@ def _answer(condition, many, monkeypatch):
 
 
 @pytest.mark.slow
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=800 if IS_DEEP else 40, deadline=None)
 @given(condition=_chains())
 def test_groups_answer_as_single_conditions_do(condition):
     with pytest.MonkeyPatch.context() as patch:

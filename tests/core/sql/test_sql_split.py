@@ -1,5 +1,6 @@
 """Long conditions are split before they are parsed; they mean the same as those parsed as a whole."""
 
+import os
 import time
 
 import pyarrow as pa
@@ -14,6 +15,8 @@ from lance_core.sql import groups as sql_groups
 from lance_core.sql import pruning
 from lance_core.sql import split as sql_split
 from lance_core.sql.predicate import make_predicate
+
+IS_DEEP = os.environ.get("LANCE_TESTS") == "deep"
 
 pytestmark = pytest.mark.slow
 
@@ -89,7 +92,7 @@ def _answer(condition):
         return type(error)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=1500 if IS_DEEP else 50, deadline=None)
 @given(CONDITIONS)
 def test_split_conditions_mean_the_same(condition):
     whole = _answer(condition)
