@@ -10,48 +10,51 @@ defs = dg.Definitions(
 )
 """
 
+from importlib import import_module as _import_module
 from importlib.metadata import version as _version
+from typing import TYPE_CHECKING, Any
 
 from dagster_shared.libraries import DagsterLibraryRegistry
 
-from lance_dagster.branches import BranchConfig, build_branch_jobs, deployment_branch
-from lance_dagster.checks import build_lance_checks
-from lance_dagster.components import (
-    LanceDiscoveryComponent,
-    LanceMaintenanceComponent,
-    LanceResourcesComponent,
-    LanceSensorComponent,
-    LanceTableComponent,
-)
-from lance_dagster.definitions import check_definitions, describe_tables, lance_asset_metadata
-from lance_dagster.handlers import ArrowBridge, ReadRequest, TypeHandler, WriteRequest
-from lance_dagster.io_manager import LanceIOManager
-from lance_dagster.maintenance import (
-    CleanupPolicy,
-    CompactionPolicy,
-    DeletionPolicy,
-    ExecutionPolicy,
-    IndexPolicy,
-    MaintenanceAlert,
-    MaintenanceConfig,
-    build_index_assets,
-    build_maintenance_alerts,
-    build_maintenance_assets,
-    build_maintenance_definitions,
-    build_maintenance_job,
-    build_maintenance_schedule,
-    build_table_health,
-    maintenance_needed,
-)
-from lance_dagster.observe import build_observable_table
-from lance_dagster.partition_change import build_partition_change_job
-from lance_dagster.recall import build_recall_check
-from lance_dagster.resource import LanceResource
-from lance_dagster.retention import RetentionPolicy, build_retention_asset, build_wipe_job
-from lance_dagster.rollback import build_rollback_job
-from lance_dagster.sensors import build_table_sensor
-from lance_dagster.spark import SparkSessionResource
-from lance_dagster.table_checks import LanceChecks
+if TYPE_CHECKING:
+    from lance_dagster.branches import BranchConfig, build_branch_jobs, deployment_branch
+    from lance_dagster.checks import build_lance_checks
+    from lance_dagster.components import (
+        LanceDiscoveryComponent,
+        LanceMaintenanceComponent,
+        LanceResourcesComponent,
+        LanceSensorComponent,
+        LanceTableComponent,
+    )
+    from lance_dagster.definitions import check_definitions, describe_tables, lance_asset_metadata
+    from lance_dagster.handlers import ArrowBridge, ReadRequest, TypeHandler, WriteRequest
+    from lance_dagster.io_manager import LanceIOManager
+    from lance_dagster.maintenance import (
+        CleanupPolicy,
+        CompactionPolicy,
+        DeletionPolicy,
+        ExecutionPolicy,
+        IndexPolicy,
+        MaintenanceAlert,
+        MaintenanceConfig,
+        build_index_assets,
+        build_maintenance_alerts,
+        build_maintenance_assets,
+        build_maintenance_definitions,
+        build_maintenance_job,
+        build_maintenance_schedule,
+        build_table_health,
+        maintenance_needed,
+    )
+    from lance_dagster.observe import build_observable_table
+    from lance_dagster.partition_change import build_partition_change_job
+    from lance_dagster.recall import build_recall_check
+    from lance_dagster.resource import LanceResource
+    from lance_dagster.retention import RetentionPolicy, build_retention_asset, build_wipe_job
+    from lance_dagster.rollback import build_rollback_job
+    from lance_dagster.sensors import build_table_sensor
+    from lance_dagster.spark import SparkSessionResource
+    from lance_dagster.table_checks import LanceChecks
 
 __version__ = _version("lance-dagster")
 
@@ -102,3 +105,53 @@ __all__ = [
 ]
 
 DagsterLibraryRegistry.register("lance-dagster", __version__, is_dagster_package=False)
+
+# Imported when they are asked for: whoever loads definitions rarely needs all, and each process of a run loads them.
+_MODULES = {
+    "branches": ["BranchConfig", "build_branch_jobs", "deployment_branch"],
+    "checks": ["build_lance_checks"],
+    "components": [
+        "LanceDiscoveryComponent",
+        "LanceMaintenanceComponent",
+        "LanceResourcesComponent",
+        "LanceSensorComponent",
+        "LanceTableComponent",
+    ],
+    "definitions": ["check_definitions", "describe_tables", "lance_asset_metadata"],
+    "handlers": ["ArrowBridge", "ReadRequest", "TypeHandler", "WriteRequest"],
+    "io_manager": ["LanceIOManager"],
+    "maintenance.alerts": ["MaintenanceAlert", "build_maintenance_alerts"],
+    "maintenance.assets": ["MaintenanceConfig", "build_maintenance_assets"],
+    "maintenance.conditions": ["maintenance_needed"],
+    "maintenance.definitions": [
+        "build_index_assets",
+        "build_maintenance_definitions",
+        "build_maintenance_job",
+        "build_maintenance_schedule",
+    ],
+    "maintenance.execution": ["ExecutionPolicy"],
+    "maintenance.health": ["build_table_health"],
+    "maintenance.policies": ["CleanupPolicy", "CompactionPolicy", "DeletionPolicy", "IndexPolicy"],
+    "observe": ["build_observable_table"],
+    "partition_change": ["build_partition_change_job"],
+    "recall": ["build_recall_check"],
+    "resource": ["LanceResource"],
+    "retention": ["RetentionPolicy", "build_retention_asset", "build_wipe_job"],
+    "rollback": ["build_rollback_job"],
+    "sensors": ["build_table_sensor"],
+    "spark": ["SparkSessionResource"],
+    "table_checks": ["LanceChecks"],
+}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(_import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
