@@ -196,7 +196,7 @@ def jvm(preloading):
     """
     from pyspark.sql import SparkSession  # noqa: PLC0415 - only tests that start Spark pay for it
 
-    from lance_core.spark import ensure_java, recommended_conf  # noqa: PLC0415 - likewise
+    from lance_core.spark import ensure_java, recommended_conf, task_names  # noqa: PLC0415 - likewise
 
     ensure_java()
     os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -214,7 +214,9 @@ def jvm(preloading):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", preloading["PYTHONPATH"])
         session = SparkSession.builder.master("local[2,2]").appName("tests").config(map=conf).getOrCreate()
-    yield session
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(task_names, "LAST_TASKS", 1.0)  # as in the daemons of Python workers
+        yield session
     session.stop()
 
 

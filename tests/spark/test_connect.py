@@ -1,5 +1,4 @@
 import json
-import os
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -11,10 +10,10 @@ pytestmark = pytest.mark.timeout(900)
 
 
 @pytest.fixture(scope="module")
-def seen(tmp_path_factory):
+def seen(tmp_path_factory, preloading):
     """What a program saw that starts a Connect server and works with it."""
     folder = tmp_path_factory.mktemp("connect")
-    settings = {**os.environ, "PYSPARK_PYTHON": sys.executable}
+    settings = {**preloading, "WORKERS_HAVE_LANCE_CORE": "no"}  # the program ships it
     command = [sys.executable, "-W", "ignore", "-m", "tests.spark.connect_program", str(folder)]
     done = subprocess.run(
         command, capture_output=True, text=True, check=False, cwd=Path.cwd(), env=settings, timeout=800
