@@ -52,6 +52,10 @@ def test_conditions_of_spark_choose_the_rows_that_they_choose_without_a_source(s
     spark.read.format("lance").load(uri).createOrReplaceTempView("newest")
     read_lance(spark, uri).createOrReplaceTempView("fixed")
 
+    flags = [f"({condition}) AS c{number}" for number, condition in enumerate(CONDITIONS)]
+    found = spark.table("plain").selectExpr("i", *flags).collect()
+    expected = {text: sorted(row.i for row in found if row[f"c{n}"]) for n, text in enumerate(CONDITIONS)}
+
     def chosen(view):
         parts = [
             spark.table(view).where(condition).selectExpr(f"{number} AS n", "i")
@@ -65,7 +69,6 @@ def test_conditions_of_spark_choose_the_rows_that_they_choose_without_a_source(s
             found[CONDITIONS[number]].append(i)
         return {condition: sorted(ids) for condition, ids in found.items()}
 
-    expected = chosen("plain")
     assert expected[f"x = {NAN}"] == [0, 7]
     assert expected[f"x >= {ZERO}"] == [0, 3, 4, 5, 6, 7]
     assert chosen("newest") == chosen("fixed") == expected
