@@ -48,13 +48,20 @@ def builder(request):
     return request.param
 
 
-def table(tmp_path, builder, *, count=1000, kinds=KINDS):
-    uri = str(tmp_path / "t")
-    lance.write_dataset(rows(0, count), uri, max_rows_per_file=100)
-    for column, kind in kinds.items():
-        builder.dataset(uri).create_scalar_index(column, kind)
-    lance.dataset(uri).delete("z % 10 = 3 OR z BETWEEN 300 AND 399")
-    return uri
+@pytest.fixture
+def table(tmp_path, copy_of):
+    """Make a table with indices by one of the libraries; some rows are deleted after that."""
+
+    def make(uri, builder, kinds):
+        lance.write_dataset(rows(0, 1000), uri, max_rows_per_file=100)
+        for column, kind in kinds.items():
+            builder.dataset(uri).create_scalar_index(column, kind)
+        lance.dataset(uri).delete("z % 10 = 3 OR z BETWEEN 300 AND 399")
+
+    def of(builder, kinds=KINDS):
+        return copy_of((builder, tuple(kinds)), lambda uri: make(uri, builder, kinds), str(tmp_path / "t"))
+
+    return of
 
 
 def compact(package, uri, rows_per_fragment, *, defer=True):
@@ -83,8 +90,8 @@ def recorded(uri):
 
 @pytest.mark.parametrize("second", PACKAGES, ids=lambda package: package.__name__)
 @pytest.mark.parametrize("first", PACKAGES, ids=lambda package: package.__name__)
-def test_both_follow_rows_through_two_compactions(tmp_path, builder, first, second):
-    uri = table(tmp_path, builder)
+def test_both_follow_rows_through_two_compactions(table, builder, first, second):
+    uri = table(builder)
     compact(first, uri, 250)
     assert check(uri) == set()
     lance_core.dataset(uri).delete("z % 100 = 55")
@@ -95,8 +102,8 @@ def test_both_follow_rows_through_two_compactions(tmp_path, builder, first, seco
 
 
 @pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.__name__)
-def test_indices_are_written_anew_and_compactions_forgotten(tmp_path, builder, package):
-    uri = table(tmp_path, builder)
+def test_indices_are_written_anew_and_compactions_forgotten(table, builder, package):
+    uri = table(builder)
     compact(package, uri, 250)
     dataset = lance_core.dataset(uri)
     optimized = dataset.optimize.optimize_indices()
@@ -111,8 +118,8 @@ def test_indices_are_written_anew_and_compactions_forgotten(tmp_path, builder, p
     assert recorded(uri) == 1
 
 
-def test_a_compaction_is_kept_for_the_index_that_still_needs_it(tmp_path):
-    uri = table(tmp_path, lance)
+def test_a_compaction_is_kept_for_the_index_that_still_needs_it(table):
+    uri = table(lance)
     compact(lance_core, uri, 250)
     dataset = lance_core.dataset(uri)
     dataset.optimize.optimize_indices(index_names=["k_idx", "b_idx"])
@@ -123,9 +130,9 @@ def test_a_compaction_is_kept_for_the_index_that_still_needs_it(tmp_path):
 
 
 @pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.__name__)
-def test_changes_after_a_deferred_remap(tmp_path, package):
+def test_changes_after_a_deferred_remap(table, package):
     """Coverage follows changes in place and rewrites, though the files have the addresses from before."""
-    uri = table(tmp_path, lance)
+    uri = table(lance)
     compact(package, uri, 250)
     lance_core.dataset(uri).update({"k": "k + 5000", "t": "'word7'"}, where="z % 50 = 9")
     lance.write_dataset(rows(2000, 150), uri, mode="append")
@@ -155,9 +162,9 @@ def test_a_vector_index_goes_on_finding_rows(tmp_path):
     assert theirs.stats.index_stats("v_idx")["num_unindexed_rows"] == 0
 
 
-def test_a_large_history_lies_in_a_file_that_cleanup_keeps(tmp_path, monkeypatch):
+def test_a_large_history_lies_in_a_file_that_cleanup_keeps(tmp_path, table, monkeypatch):
     monkeypatch.setattr("lance_core.change.fragment_reuse._MAX_INLINE_BYTES", 100)
-    uri = table(tmp_path, lance, kinds={"k": "BTREE"})
+    uri = table(lance, kinds={"k": "BTREE"})
     lance_core.dataset(uri).delete("z % 7 = 2")
     compact(lance_core, uri, 10_000)
     (details,) = (tmp_path / "t" / "_indices").glob("*/details.binpb")
@@ -188,8 +195,8 @@ def test_no_indices_leave_no_history(tmp_path):
     assert lance_core.dataset(uri).snapshot.manifest.indices == ()
 
 
-def test_the_config_of_the_table_defers(tmp_path):
-    uri = table(tmp_path, lance, kinds={"k": "BTREE"})
+def test_the_config_of_the_table_defers(table):
+    uri = table(lance, kinds={"k": "BTREE"})
     dataset = lance_core.dataset(uri)
     dataset.update_config({"lance.compaction.defer_index_remap": "true"})
     plan = lance_core.Compaction.plan(dataset, {"target_rows_per_fragment": 300})
@@ -198,8 +205,8 @@ def test_the_config_of_the_table_defers(tmp_path):
     assert lance.dataset(uri).count_rows("k = 560") == 1
 
 
-def test_compactions_side_by_side_are_both_recorded(tmp_path):
-    uri = table(tmp_path, lance_core)
+def test_compactions_side_by_side_are_both_recorded(table):
+    uri = table(lance_core)
     writers = [lance_core.dataset(uri), lance_core.dataset(uri)]
     options = {"target_rows_per_fragment": 300, "defer_index_remap": True}
     staged = []

@@ -37,14 +37,17 @@ def rows(numbers, label=None):
 
 
 @pytest.fixture(params=[False, True], ids=["addresses", "stable row ids"])
-def table(request, tmp_path):
-    uri = str(tmp_path / "t")
-    theirs = lance.write_dataset(rows(range(NUM_ROWS)), uri, max_rows_per_file=500, enable_stable_row_ids=request.param)
-    for kind, column in INDEXED.items():
-        theirs.create_scalar_index(column, kind)
-    theirs.create_scalar_index("text", "INVERTED")
-    theirs.create_index("v", "IVF_PQ", num_partitions=2, num_sub_vectors=2)
-    return uri
+def table(request, tmp_path, copy_of):
+    def make(uri):
+        theirs = lance.write_dataset(
+            rows(range(NUM_ROWS)), uri, max_rows_per_file=500, enable_stable_row_ids=request.param
+        )
+        for kind, column in INDEXED.items():
+            theirs.create_scalar_index(column, kind)
+        theirs.create_scalar_index("text", "INVERTED")
+        theirs.create_index("v", "IVF_PQ", num_partitions=2, num_sub_vectors=2)
+
+    return copy_of(request.param, make, str(tmp_path / "t"))
 
 
 def ids(table):
