@@ -47,6 +47,7 @@ if TYPE_CHECKING:
         maintenance_needed,
     )
     from lance_dagster.observe import build_observable_table
+    from lance_dagster.open_lineage import build_openlineage_sensor
     from lance_dagster.partition_change import build_partition_change_job
     from lance_dagster.recall import build_recall_check
     from lance_dagster.resource import LanceResource
@@ -90,6 +91,7 @@ __all__ = [
     "build_maintenance_job",
     "build_maintenance_schedule",
     "build_observable_table",
+    "build_openlineage_sensor",
     "build_partition_change_job",
     "build_recall_check",
     "build_retention_asset",
@@ -133,6 +135,7 @@ _MODULES = {
     "maintenance.health": ["build_table_health"],
     "maintenance.policies": ["CleanupPolicy", "CompactionPolicy", "DeletionPolicy", "IndexPolicy"],
     "observe": ["build_observable_table"],
+    "open_lineage": ["build_openlineage_sensor"],
     "partition_change": ["build_partition_change_job"],
     "recall": ["build_recall_check"],
     "resource": ["LanceResource"],
