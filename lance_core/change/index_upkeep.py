@@ -14,10 +14,12 @@ from lance_core.format.index_metadata import holds_row_ids, index_fields, index_
 from lance_core.format.operations import CreateIndex
 from lance_core.frozen import frozen
 from lance_core.index.answer import ADDRESS_SHIFT
+from lance_core.index.bloom import BLOOM_FILTER
 from lance_core.index.column import column_to_index, path_of
 from lance_core.index.files import SegmentFiles
 from lance_core.index.kinds import KINDS, kind_of_index
-from lance_core.index.protocol import MODEL, RewritableKind
+from lance_core.index.protocol import MODEL, RewritableKind, ZonedSegment
+from lance_core.index.zone_map import ZONE_MAP
 from lance_core.scan.fragment_reader import FragmentReader
 from lance_core.scan.open_files import OpenFiles
 
@@ -31,6 +33,9 @@ if TYPE_CHECKING:
     from lance_core.index.protocol import IndexKind, Int64s, Relocation, Segment
     from lance_core.store.base import Store
     from lance_core.table.snapshot import Snapshot
+
+_TELLING_NULLS = {ZONE_MAP.name, BLOOM_FILTER.name}
+"""Kinds whose segments tell which rows are null."""
 
 _ALWAYS_MERGED = 1 << 20
 _MOST_GROWTH = 4
@@ -92,7 +97,7 @@ class OptimizeIndices:
         manifest, reuse, plans = snapshot.manifest, ReuseState.of(snapshot), list[Extension]()
         for entries in _by_name(snapshot, self.names).values():
             plan = plan_extension(manifest, entries, num_to_merge=self.num_to_merge, retrain=self.retrain, reuse=reuse)
-            if plan is not None and _keeps_moved_rows(snapshot, plan):
+            if plan is not None and (_keeps_moved_rows(snapshot, plan) or _keeps_changed_nulls(snapshot, plan)):
                 plan = plan_extension(manifest, entries, num_to_merge=len(entries), reuse=reuse)
             plans += [] if plan is None else [plan]
         return plans
@@ -339,6 +344,27 @@ def _keeps_moved_rows(snapshot: Snapshot, plan: Extension) -> bool:
     newest, files = max(index_fields(entry).dataset_version for entry in staying), OpenFiles(snapshot.store)
     for fragment in snapshot.manifest.fragments.select(sorted(plan.missing)):
         if (FragmentReader(files, fragment).created_versions <= newest).any():
+            return True
+    return False
+
+
+def _keeps_changed_nulls(snapshot: Snapshot, plan: Extension) -> bool:
+    """Return whether a segment that stays tells nulls of fragments that a new one covers, and pylance would read them.
+
+    Fragments whose column was changed in place leave a segment, and come back with the next one.
+    """
+    schema = snapshot.manifest.schema
+    for entry in plan.entries:
+        kind = kind_of_index(entry)
+        if kind is None or entry in plan.replaced or not plan.missing or kind.name not in _TELLING_NULLS:
+            continue
+        column = column_to_index(schema, path_of(schema, entry.fields[0]))
+        try:
+            segment = kind.open(SegmentFiles.of(snapshot.store, entry), column)
+            nulls = segment.null_rows() if isinstance(segment, ZonedSegment) else None
+        except (CorruptDataError, NotFoundError):  # which stays as it is
+            continue
+        if nulls is not None and not plan.missing.isdisjoint((nulls >> ADDRESS_SHIFT).tolist()):
             return True
     return False
 

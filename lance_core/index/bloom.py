@@ -33,6 +33,7 @@ from lance_core.index import answer as answers
 from lance_core.index.answer import ADDRESS_SHIFT
 from lance_core.index.files import check_columns, metadata_number, read_columns
 from lance_core.index.ranges import fitting
+from lance_core.index.zone_table import overlapping_fragments
 from lance_core.limits import check_limit
 from lance_core.sql.ternary import ANY, FALSE, NULL
 
@@ -62,13 +63,15 @@ class BloomZones:
         starts: Shape (zones,), address of each zone's first row.
         ends: Shape (zones,), behind the last one; greater than its start.
         has_null: Shape (zones,): a value may be null.
-        places: Shape (zones,), row of each zone in the file.
+        file_rows: Shape (zones,), row of each zone in the file.
+        ambiguous: Fragments with zones that overlap, some of them stale; their zones are left out.
     """
 
     starts: Int64s
     ends: Int64s
     has_null: npt.NDArray[np.bool_]
     file_rows: Int64s
+    ambiguous: frozenset[int] = frozenset()
 
 
 class BloomFilterSegment:
@@ -90,6 +93,8 @@ class BloomFilterSegment:
         self._type = column.type
         self._zones = zones
         self._nulls = nulls
+        if nulls is not None and zones.ambiguous:
+            self._nulls = nulls[~np.isin(nulls >> ADDRESS_SHIFT, np.array(sorted(zones.ambiguous)))]
         self._filters: list[bytes] | None = None
 
     @property
@@ -107,6 +112,15 @@ class BloomFilterSegment:
     def zones(self) -> tuple[Int64s, Int64s]:
         """Address of the first row of each zone, and of the row behind its last one."""
         return self._zones.starts, self._zones.ends
+
+    @property
+    def ambiguous(self) -> frozenset[int]:
+        """Fragments with zones that overlap, of which nothing is answered."""
+        return self._zones.ambiguous
+
+    def null_rows(self) -> Int64s | None:
+        """Addresses of the rows that are null; None if the file does not tell."""
+        return self._nulls
 
     def answer(self, question: Question, *, tells_null: bool) -> RowAnswer | None:
         """Ask the filter of each zone for the values of a question."""
@@ -198,7 +212,16 @@ def _checked(columns: list[pa.Array], path: str) -> BloomZones:
     file_rows = np.argsort(starts, kind="stable")
     file_rows = file_rows[lengths[file_rows] > 0]
     starts, ends = starts[file_rows], (starts + lengths)[file_rows]
-    if (ends[:-1] > starts[1:]).any() or ((offsets + lengths) > _MAX_ROWS).any():
-        raise CorruptDataError("the zones of an index of Bloom filters overlap", path=path)
-    has_null = np.asarray(columns[3])[file_rows]
-    return BloomZones(starts=starts, ends=ends, has_null=has_null, file_rows=file_rows)
+    if ((offsets + lengths) > _MAX_ROWS).any():
+        raise CorruptDataError("an index of Bloom filters has zones of too many rows", path=path)
+    ambiguous = overlapping_fragments(fragment_ids[file_rows], starts, ends)
+    if len(ambiguous):
+        is_clear = ~np.isin(fragment_ids[file_rows], ambiguous)
+        starts, ends, file_rows = starts[is_clear], ends[is_clear], file_rows[is_clear]
+    return BloomZones(
+        starts=starts,
+        ends=ends,
+        has_null=np.asarray(columns[3])[file_rows],
+        file_rows=file_rows,
+        ambiguous=frozenset(ambiguous.tolist()),
+    )

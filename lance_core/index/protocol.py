@@ -155,6 +155,15 @@ class ZonedSegment(Segment, Protocol):
         """Address of the first row of each run, ascending, and of the row behind its last one."""
         ...
 
+    @property
+    def ambiguous(self) -> frozenset[int]:
+        """Fragments whose runs overlap, so that some are stale: nothing is answered about them, and no run is told."""
+        ...
+
+    def null_rows(self) -> Int64s | None:
+        """Addresses of the rows that are null, also in fragments that the segment covers no more; None if not told."""
+        ...
+
 
 @runtime_checkable
 class DerivedSegment(Segment, Protocol):

@@ -27,7 +27,7 @@ from lance_core.format.zone_map import (
 )
 from lance_core.index.answer import ADDRESS_SHIFT, RowAnswer, of_ranges
 from lance_core.index.files import check_columns, metadata_number, read_columns
-from lance_core.index.zone_table import ZoneTable
+from lance_core.index.zone_table import ZoneTable, overlapping_fragments
 from lance_core.limits import check_limit
 from lance_core.sql.ternary import ANY
 
@@ -63,7 +63,7 @@ class ZoneMapSegment:
         null_rows: Callable[[], Int64s | None],
     ) -> None:
         self.table = table
-        self.null_rows = null_rows
+        self._read_nulls = null_rows
         self._is_nested = column.is_nested
         self._rows_per_zone = rows_per_zone
         first = table.fragment_ids << ADDRESS_SHIFT
@@ -83,6 +83,15 @@ class ZoneMapSegment:
     def zones(self) -> tuple[Int64s, Int64s]:
         """Address of the first row of each zone, and of the row behind its last one."""
         return self._starts, self._ends
+
+    @property
+    def ambiguous(self) -> frozenset[int]:
+        """Fragments with zones that overlap, of which nothing is answered."""
+        return self.table.ambiguous
+
+    def null_rows(self) -> Int64s | None:
+        """Read the addresses of the rows that are null; None if the file does not tell."""
+        return self._read_nulls()
 
     def answer(self, question: Question, *, tells_null: bool) -> RowAnswer:
         """Judge each zone by its smallest and largest value and its counts."""
@@ -141,12 +150,14 @@ class ZoneMapKind:
         """Write the zones of segments where their rows are now.
 
         Raises:
-            UnsupportedError: Nulls or NaN cannot be counted without reading the column.
+            UnsupportedError: Nulls or NaN cannot be counted without reading the column, or zones overlap.
         """
         from lance_core.index.zone_map_build import rewrite_zones  # noqa: PLC0415 rarely needed
         from lance_core.index.zone_map_remap import moved_zones  # noqa: PLC0415 as above
 
         maps = [(segment, relocate) for segment, relocate in segments if isinstance(segment, ZoneMapSegment)]
+        if any(segment.ambiguous for segment, _ in maps):
+            raise UnsupportedError("the zone map has zones that overlap; build it again")
         parts = [moved_zones(segment.table, segment.null_rows(), relocate) for segment, relocate in maps]
         rows_per_zone = max(segment.options.get(_ROWS_PER_ZONE, DEFAULT_ROWS_PER_ZONE) for segment, _ in maps)
         return rewrite_zones(target.files, target.column, parts, rows_per_zone)
@@ -166,9 +177,12 @@ def _checked(columns: Sequence[pa.Array], path: str) -> ZoneTable:
     order = np.lexsort((starts, fragment_ids))
     order = order[lengths[order] > 0]
     fragment_ids, starts, ends = fragment_ids[order], starts[order], (starts + lengths)[order]
-    overlaps = (fragment_ids[1:] == fragment_ids[:-1]) & (starts[1:] < ends[:-1])
-    if overlaps.any() or (nulls > lengths).any() or (nans > lengths).any() or (ends > _MAX_ROWS).any():
-        raise CorruptDataError("the zones of a zone map overlap, or have more nulls than rows", path=path)
+    if (nulls > lengths).any() or (nans > lengths).any() or (ends > _MAX_ROWS).any():
+        raise CorruptDataError("the zones of a zone map have more nulls than rows", path=path)
+    ambiguous = overlapping_fragments(fragment_ids, starts, ends)
+    if len(ambiguous):
+        is_clear = ~np.isin(fragment_ids, ambiguous)
+        order, fragment_ids, starts, ends = (values[is_clear] for values in (order, fragment_ids, starts, ends))
     positions = pa.array(order)
     return ZoneTable(
         fragment_ids=fragment_ids,
@@ -178,4 +192,5 @@ def _checked(columns: Sequence[pa.Array], path: str) -> ZoneTable:
         nan_count=nans[order],
         minimum=minimum.take(positions),
         maximum=maximum.take(positions),
+        ambiguous=frozenset(ambiguous.tolist()),
     )

@@ -27,6 +27,7 @@ class ZoneTable:
         nan_count: Shape (zones,).
         minimum: One value for each zone.
         maximum: Likewise.
+        ambiguous: Fragments with zones that overlap, some of them stale; their zones are left out.
     """
 
     fragment_ids: Int64s
@@ -36,3 +37,13 @@ class ZoneTable:
     nan_count: Int64s
     minimum: pa.Array
     maximum: pa.Array
+    ambiguous: frozenset[int] = frozenset()
+
+
+def overlapping_fragments(fragment_ids: Int64s, starts: Int64s, ends: Int64s) -> Int64s:
+    """Return the fragments with zones that overlap, which are sorted by fragment and first row.
+
+    pylance 14.0.2 keeps the zones of values that were changed in place, beside new ones, when it merges segments.
+    """
+    overlaps = (fragment_ids[1:] == fragment_ids[:-1]) & (starts[1:] < ends[:-1])
+    return np.unique(fragment_ids[1:][overlaps])

@@ -86,6 +86,7 @@ def audit_segment(
         yield fragment_id, f"answers leave out or add {_named(offsets.tolist())}"
     if isinstance(opened.segment, ZonedSegment):
         yield from _rows_without_zone(manifest, files, opened, opened.segment)
+        yield from _stale_nulls(manifest, files, opened, opened.segment)
     if sample_rows is None and isinstance(opened.segment, EntrySegment):
         yield from _wrong_entries(manifest, files, opened, opened.segment)
 
@@ -193,7 +194,10 @@ def _rows_without_zone(
 ) -> Iterator[Mismatch]:
     """Find covered rows that no zone describes: lance_core reads them, but pylance leaves them out of each answer."""
     starts, ends = segment.zones
-    for fragment in manifest.fragments.select(opened.fragment_ids.tolist()):
+    covered = set(opened.fragment_ids.tolist())
+    for fragment_id in sorted(segment.ambiguous & covered):
+        yield fragment_id, "zones overlap, and pylance answers from stale ones, too"
+    for fragment in manifest.fragments.select(sorted(covered - segment.ambiguous)):
         reader = FragmentReader(files, fragment)
         first, last = np.searchsorted(starts, [fragment.id << ADDRESS_SHIFT, (fragment.id + 1) << ADDRESS_SHIFT])
         base = fragment.id << ADDRESS_SHIFT
@@ -209,6 +213,21 @@ def _rows_without_zone(
         missing = missing if live is None else missing & live
         if missing.any():
             yield fragment.id, f"pylance leaves out {_named(np.flatnonzero(missing).tolist())}, which are in no zone"
+
+
+def _stale_nulls(
+    manifest: Manifest, files: OpenFiles, opened: OpenSegment, segment: ZonedSegment
+) -> Iterator[Mismatch]:
+    """Find rows that were null when a segment covered them, and are not: pylance answers so if another covers them."""
+    nulls = segment.null_rows()
+    if nulls is None:
+        return
+    others = _covered_by_others(manifest, opened)
+    for fragment in manifest.fragments.select(sorted(others & set((nulls >> ADDRESS_SHIFT).tolist()))):
+        for rows, values in opened.batches(files, fragment):
+            wrong = rows[np.isin(rows, nulls) & np.asarray(values.is_valid())] & OFFSET_MASK
+            if len(wrong):
+                yield fragment.id, f"pylance answers from stale nulls for {_named(wrong.tolist())}"
 
 
 # -------------------------------------------------------------------------------------------------------------- entries
@@ -310,8 +329,11 @@ class _RowTotals:
 
 def _fragments_of_others(manifest: Manifest, opened: OpenSegment) -> frozenset[int]:
     """Return the fragments of other segments whose rows pylance also looks up in this one."""
-    if not opened.by_row_id or not shows_moved_rows(opened.index):
-        return frozenset()
+    return _covered_by_others(manifest, opened) if opened.by_row_id and shows_moved_rows(opened.index) else frozenset()
+
+
+def _covered_by_others(manifest: Manifest, opened: OpenSegment) -> frozenset[int]:
+    """Return the fragments that other segments of the index cover."""
     others = [index for index in manifest.indices if index.name == opened.index.name]
     covered = frozenset[int]().union(*(index.fragment_ids or () for index in others))
     return covered & set(manifest.fragments.ids.tolist()) - set(opened.fragment_ids.tolist())

@@ -167,3 +167,38 @@ def test_merges_by_an_indexed_key_update_all_rows(tmp_path, package):
         assert result["num_updated_rows"] == 8
         assert problems(uri) == set()
     assert lance.dataset(uri).count_rows("size = -1") == 8
+
+
+def with_changed_nulls(path, kind, *, stable):
+    """A table in which pylance changed values in place, so that its fragment left the index."""
+    columns = {"id": range(6), "k": pa.array([None, 1, None, 3, 4, 5]), "other": range(6)}
+    lance.write_dataset(pa.table(columns), path, max_rows_per_file=3, enable_stable_row_ids=stable)
+    lance.dataset(path).create_scalar_index("id", "BTREE")
+    lance.dataset(path).create_scalar_index("k", kind, name="i")
+    source = pa.table({"id": [0, 1], "k": pa.array([10, None], pa.int64())})
+    lance.dataset(path).merge_insert("id").when_matched_update_all().execute(source)
+    return str(path)
+
+
+@pytest.mark.parametrize("stable", [False, True])
+@pytest.mark.parametrize("kind", ["ZONEMAP", "BLOOMFILTER"])
+@pytest.mark.parametrize("num_to_merge", [0, 1])
+def test_stale_nulls_of_rows_changed_in_place_are_found(tmp_path, kind, stable, num_to_merge):
+    """pylance 14.0.2 answers IS NULL from nulls that a segment tells of rows that it covers no more."""
+    uri = with_changed_nulls(tmp_path / "t", kind, stable=stable)
+    lance.dataset(uri).optimize.optimize_indices(num_indices_to_merge=num_to_merge)
+    assert not is_right_in_pylance(uri, "k IS NULL")
+    for condition, ids in (("k IS NULL", [1, 2]), ("k = 10", [0]), ("k IS NOT NULL", [0, 3, 4, 5])):
+        assert lance_core.dataset(uri).to_table(filter=condition)["id"].to_pylist() == ids
+    assert problems(uri) == {0}
+    assert lance_core.repair(uri) == {"i": "rebuilt"}
+    assert is_right_in_pylance(uri, "k IS NULL")
+    assert problems(uri) == set()
+
+
+@pytest.mark.parametrize("kind", ["ZONEMAP", "BLOOMFILTER"])
+def test_upkeep_leaves_no_stale_nulls(tmp_path, kind):
+    uri = with_changed_nulls(tmp_path / "t", kind, stable=False)
+    lance_core.dataset(uri).optimize.optimize_indices(num_indices_to_merge=0)
+    assert is_right_in_pylance(uri, "k IS NULL")
+    assert problems(uri) == set()
