@@ -137,7 +137,7 @@ class MergeInsertBuilder:
         return self
 
     def use_index(self, use_index: bool) -> MergeInsertBuilder:
-        """Accepted: lance_core reads the columns of the key in any case."""
+        """Accepted: indices over columns of the key are used in any case."""
         del use_index
         return self
 
