@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 
-from lance_core.encoding.plans import ByteRanges, RangeBuffers, coalesced_ranges, range_buffers, result_of
+from lance_core.encoding.plans import ByteRanges, RangeBuffers, result_of
 from lance_core.errors import CorruptDataError
 from lance_core.file.integrity import TAIL_SIZE, Checking, checking, open_checks
-from lance_core.store.base import AheadReader, CopiedReader, MappedReader, StampedReader, offers
+from lance_core.file.scattered import CopiedRanges, ScatteredRead, in_order
+from lance_core.store.base import AheadReader, MappedReader, StampedReader, offers
 from lance_core.store.io_coroutines import finished
 from lance_core.store.range_reader import Deferred
 
@@ -48,7 +49,6 @@ class FileBytes:
         end = source.size
         self._tail_start = max(0, end - TAIL_SIZE)
         self._mapped = source if offers(source, MappedReader, "mapped") else None
-        self._copied = source if offers(source, CopiedReader, "copy_present") else None
         if self._mapped is not None and is_announced:
             self.tail: pa.Buffer = self._mapped.mapped.slice(self._tail_start)
         else:
@@ -108,11 +108,6 @@ class FileBytes:
             pending = Deferred(partial(self._source.read_ranges, once))
         return _CheckedRead(ranges, wide, once, pending, checks)
 
-    @property
-    def can_be_copied(self) -> bool:
-        """Return whether scattered ranges can be copied out of the file; see `copying`."""
-        return self._copied is not None
-
     def announce(self, ranges: Ranges) -> None:
         """Ask for ranges of a mapped file that are about to be read."""
         if self._mapped is not None and ranges:
@@ -128,15 +123,8 @@ class FileBytes:
         Raises:
             CorruptDataError: A range lies beyond the end of the file.
         """
-        if self._copied is None:
-            raise TypeError("a file that cannot be copied")
         self._check_bounds(starts, ends)
-        return CopiedRanges(self._copied, self._checks_of(is_scan=False), starts, ends)
-
-    @property
-    def can_be_read_ahead(self) -> bool:
-        """Return whether ranges can be on their way while others are asked for; see `begin`."""
-        return offers(self._source, AheadReader, "begin_ranges")
+        return CopiedRanges(self._source, self._checks_of(is_scan=False), starts, ends)
 
     @property
     def is_mapped(self) -> bool:
@@ -202,16 +190,14 @@ class FileBytes:
         return _sliced(ranges, wide, dict(zip(once, read(once), strict=True)), checks)
 
     def _answer(self, wanted: Sequence[tuple[int, int] | ByteRanges], *, is_scan: bool) -> list[Any]:
-        """Buffers for ranges, one memory for scattered byte ranges; all in one read of a file that is not mapped."""
-        checks = self._checks_of(is_scan=is_scan)
-        lists = [coalesced_ranges(request) if isinstance(request, ByteRanges) else [request] for request in wanted]
-        ranges = [request for request_ranges in lists for request in request_ranges]
-        read = iter(self._source.read_ranges(ranges) if checks is None else self.read(ranges))
-        parts = [[next(read) for _ in request_ranges] for request_ranges in lists]
-        return [
-            range_buffers(request_ranges, buffers) if isinstance(request, ByteRanges) else buffers[0]
-            for request, request_ranges, buffers in zip(wanted, lists, parts, strict=True)
-        ]
+        """Buffers for ranges, one memory for scattered byte ranges; all are asked for at the same time."""
+        ranges = [request for request in wanted if not isinstance(request, ByteRanges)]
+        scattered = [request for request in wanted if isinstance(request, ByteRanges)]
+        reading = self.begin(ranges, is_scan=is_scan) if ranges else None
+        copying = ScatteredRead([self.copying(*in_order(scattered))]) if scattered else None
+        buffers = iter(reading.result() if reading else [])
+        copied = copying.result() if copying else None
+        return [copied if isinstance(request, ByteRanges) else next(buffers) for request in wanted]
 
     def _checks_of(self, *, is_scan: bool) -> BlockChecks | None:
         return self._checks if is_scan or self._checking is Checking.ALL else None
@@ -312,64 +298,6 @@ def _joined(scattered: Sequence[ByteRanges]) -> _Bounds:
     return np.concatenate([ranges.starts for ranges in scattered]), np.concatenate(
         [ranges.ends for ranges in scattered]
     )
-
-
-class CopiedRanges:
-    """Ranges of a file on their way into memory: whole blocks, if there are checksums to hold them against.
-
-    Args:
-        source: The file.
-        checks: Its checksums.
-        starts: Shape (n,): positions in the file, ascending, all inside.
-        ends: Shape (n,).
-
-    Attributes:
-        starts: Shape (m,): what is copied, one behind the other.
-        ends: Shape (m,).
-        num_bytes: Bytes of all.
-        num_missing: How many were asked for, since they were not at hand.
-    """
-
-    def __init__(self, source: CopiedReader, checks: BlockChecks | None, starts: Int64s, ends: Int64s) -> None:
-        if checks is not None:
-            starts, ends = checks.spread(starts, ends)
-        reach = np.maximum.accumulate(ends)
-        is_first = np.append(True, starts[1:] > reach[:-1])[: len(starts)]
-        is_last = np.append(is_first[1:], True)[: len(starts)]
-        self.starts, self.ends = starts[is_first], reach[is_last]
-        self.num_bytes = int((self.ends - self.starts).sum())
-        self._source = source
-        self._checks = checks
-        self._memory = memoryview(b"")
-        self.num_missing = 0
-
-    def begin(self, memory: memoryview) -> None:
-        """Copy what is at hand, and ask for the rest.
-
-        Args:
-            memory: Takes the ranges.
-        """
-        self._memory = memory
-        count = self._source.copy_present(memory, self._ranges(0))
-        self.num_missing = len(self.starts) - count
-        if self.num_missing:
-            self._source.announce(self.starts[count:], self.ends[count:])
-
-    def finish(self) -> None:
-        """Wait for all of it.
-
-        Raises:
-            CorruptDataError: It is not what was written.
-        """
-        if self.num_missing:
-            count = len(self.starts) - self.num_missing
-            at = int((self.ends[:count] - self.starts[:count]).sum())
-            self._source.copy(self._memory[at:], self._ranges(count))
-        if self._checks is not None:
-            self._checks.check_copies(self._memory, self.starts, self.ends)
-
-    def _ranges(self, first: int) -> Ranges:
-        return list(zip(self.starts[first:].tolist(), self.ends[first:].tolist(), strict=True))
 
 
 def announce_end(source: ObjectReader) -> bool:

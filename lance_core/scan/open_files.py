@@ -11,7 +11,6 @@ from lance_core.file.read.reader import DataFileReader
 from lance_core.file.source import announce_end
 from lance_core.format.paths import data_file_path
 from lance_core.store.io_coroutines import finished
-from lance_core.store.turns import waiting
 from lance_core.table.locations import objects_at_once, sized_reader
 from lance_core.table.once import once
 
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from lance_core.format.fragment import DataFile
     from lance_core.index.moved import LaterMoves
     from lance_core.index.protocol import Segment
-    from lance_core.store.base import ObjectReader, Store
+    from lance_core.store.base import Store
     from lance_core.store.io_coroutines import IoCoroutine
 
 DEFAULT_CAPACITY = 64
@@ -100,7 +99,7 @@ class OpenFiles:
                 self._readers.move_to_end(key)
                 return cached
         path = data_file_path(file)
-        source = self._asked(path, file.file_size_bytes) if self.is_far else self.store.reader(path)
+        source = sized_reader(self.store, path, file.file_size_bytes) if self.is_far else self.store.reader(path)
         is_announced = announce_end(source)
         if is_announced:
             yield
@@ -112,7 +111,3 @@ class OpenFiles:
             if len(self._readers) > self._capacity:
                 self._readers.popitem(last=False)
         return reader
-
-    def _asked(self, path: str, size: int) -> ObjectReader:
-        with waiting():
-            return sized_reader(self.store, path, size)

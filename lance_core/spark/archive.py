@@ -23,10 +23,10 @@ _NO_REFERENCES = 2  # the newest version of marshal that writes the same bytes f
 def archive_lance_core(path: str | os.PathLike[str]) -> str:
     """Pack lance_core, which is pure Python, into an archive for ``spark-submit --py-files`` or ``spark.addPyFile``.
 
-    The executors still need what it depends on: numpy, pyarrow, protobuf, pyroaring, fsspec and sqlglot; isal and
-    zstandard make it faster. Spark does not look for formats in archives, so ``register`` is needed before
-    ``format("lance")``. Beside each module stands its bytecode, so that workers need not compile it each time they
-    start; a worker with another version of Python does. The same files always give the same archive.
+    The executors still need what it depends on: numpy, pyarrow, protobuf, pyroaring, fsspec and sqlglot, and greenlet
+    for remote stores; isal and zstandard make it faster. Spark does not look for formats in archives, so ``register``
+    is needed before ``format("lance")``. Beside each module stands its bytecode, so that workers need not compile it
+    each time they start; a worker with another version of Python does. The same files always give the same archive.
 
     Args:
         path: Where to write it; the name must end in ``.zip``.

@@ -76,6 +76,16 @@ class AheadReader(Protocol):
         """Begin to read half-open byte ranges; see `ObjectReader.read_ranges`."""
         ...
 
+    def merged(
+        self, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64], /
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Return ranges that are cheaper to read than those given, which are ascending and apart, and hold them."""
+        ...
+
+    def begin_copy(self, into: memoryview, ranges: Sequence[tuple[int, int]], /) -> PendingRead[None]:
+        """Begin to copy ascending ranges, one behind the other; all is there when the result is."""
+        ...
+
 
 @runtime_checkable
 class MappedReader(Protocol):

@@ -68,13 +68,13 @@ def plan_reads(
     span_of[order] = np.cumsum(is_first) - 1
     spans = zip(starts[is_first].tolist(), reach[is_last].tolist(), strict=True)
     return ReadPlan(
-        spans=tuple(Span(start=start, end=end, requests=_cut(start, end, max_request)) for start, end in spans),
+        spans=tuple(Span(start=start, end=end, requests=cut(start, end, max_request)) for start, end in spans),
         span_of=tuple(span_of.tolist()),
     )
 
 
-def _cut(start: int, end: int, max_request: int) -> tuple[tuple[int, int], ...]:
-    """Pieces of nearly the same size, none larger than allowed."""
+def cut(start: int, end: int, max_request: int = DEFAULT_MAX_REQUEST) -> tuple[tuple[int, int], ...]:
+    """Cut a range into pieces of nearly the same size, none larger than allowed."""
     count = -(-(end - start) // max_request)
     bounds = [start + (end - start) * number // count for number in range(count + 1)]
     return tuple(pairwise(bounds))

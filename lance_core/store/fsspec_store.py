@@ -24,7 +24,7 @@ from lance_core.store.fsspec_options import without_secrets
 from lance_core.store.paths import check_path
 from lance_core.store.range_reader import FAR_AT_ONCE, WHOLE_BYTES, Deferred, RangeReader, WholeReader
 from lance_core.store.sizes import check_size
-from lance_core.store.turns import waiting
+from lance_core.store.tasks import blocking
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -95,8 +95,8 @@ class FsspecStore:
         """Open a file that has ``size`` bytes if it is what it was; one of at most ``most_bytes`` is read whole."""
         if size > most_bytes:
             return self.reader(path)
-        with self._using(path) as (connection, name), waiting():
-            data = bytes(connection.files.cat_file(name, start=0, end=size + 1))
+        with self._using(path) as (connection, name):
+            data = bytes(blocking(lambda: connection.files.cat_file(name, start=0, end=size + 1)))
         return WholeReader(data, f"{self._uri}/{path}") if len(data) == size else self.reader(path)
 
     def get(self, path: str, /) -> bytes:

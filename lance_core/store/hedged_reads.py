@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from lance_core.errors import StoreTimeoutError
 from lance_core.frozen import frozen
-from lance_core.store.turns import waiting
+from lance_core.store.tasks import wait_for
 from lance_core.telemetry import StoreCall
 
 if TYPE_CHECKING:
@@ -64,14 +64,11 @@ class Pending(Generic[_T]):
     def result(self) -> _T:
         """Wait for the answer, once; raises what the read failed with."""
         with self._blame:
-            if self._future.done():
-                return self._future.result()
-            with waiting():
-                try:
-                    return self._future.result()
-                except BaseException:
-                    self._future.cancel()
-                    raise
+            try:
+                return wait_for(self._future)
+            except BaseException:
+                self._future.cancel()
+                raise
 
     def cancel(self) -> None:
         """Say that nobody wants the answer."""

@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 
 from lance_core.errors import NotFoundError
-from lance_core.store.coalesce import plan_reads
+from lance_core.store.coalesce import DEFAULT_MAX_GAP, cut, plan_reads
 from lance_core.store.memory import MemoryReader, copy_ranges
-from lance_core.store.turns import waiting
+from lance_core.store.tasks import blocking
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -51,8 +51,7 @@ class Deferred(Generic[_T]):
 
     def result(self) -> _T:
         """Read."""
-        with waiting():
-            return self._read()
+        return blocking(self._read)
 
     def cancel(self) -> None:
         """Do nothing: it has not begun."""
@@ -91,24 +90,52 @@ class RangeReader:
 
     def begin_ranges(self, ranges: Sequence[tuple[int, int]], /) -> PendingRead[list[pa.Buffer]]:
         """Begin to read half-open byte ranges; errors as of `read_ranges`."""
+        self._check(ranges)
+        plan = plan_reads([(0, 0) if start >= self._tail_start else (start, end) for start, end in ranges])
+        requests = [request for span in plan.spans for request in span.requests]
+        return _PendingRanges(self, ranges, plan, self._fetch(requests) if requests else None)
+
+    def merged(
+        self, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64], /
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Return ranges that are cheaper to read than those given, which are ascending and apart, and hold them."""
+        is_last = np.append(starts[1:] - ends[:-1] > DEFAULT_MAX_GAP, True)[: len(starts)]
+        is_first = np.append(True, is_last[:-1])[: len(starts)]
+        return starts[is_first], ends[is_last]
+
+    def begin_copy(self, into: memoryview, ranges: Sequence[tuple[int, int]], /) -> PendingRead[None]:
+        """Begin to copy ascending ranges, one behind the other; errors as of `read_ranges`."""
+        self._check(ranges)
+        missing = [(start, min(end, self._tail_start)) for start, end in ranges if start < self._tail_start]
+        requests = [request for start, end in missing for request in cut(start, end)]
+        target, at = np.frombuffer(into, np.uint8), sum([end - start for start, end in missing])
+        tail = np.frombuffer(self._tail, np.uint8)
+        for start, end in ranges:
+            first = max(start, self._tail_start)
+            if first < end:
+                target[at : at + end - first] = tail[first - self._tail_start : end - self._tail_start]
+                at += end - first
+        return _PendingCopy(self, target, requests, self._fetch(requests) if requests else None)
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+    def _check(self, ranges: Sequence[tuple[int, int]]) -> None:
         for start, end in ranges:
             if not 0 <= start <= end <= self._size:
                 raise NotFoundError(
                     f"bytes {start} to {end} are not in the object of {self._size} bytes", path=self._path
                 )
-        plan = plan_reads([(0, 0) if start >= self._tail_start else (start, end) for start, end in ranges])
-        requests = [request for span in plan.spans for request in span.requests]
-        return _PendingRanges(self, ranges, plan, self._fetch(requests) if requests else None)
 
-    def close(self) -> None:
-        """Nothing is held open."""
-
-    def slices(self, ranges: Sequence[tuple[int, int]], plan: ReadPlan, pieces: Sequence[bytes]) -> list[pa.Buffer]:
-        """Return ranges out of what a plan's requests brought, and of the end of the object."""
-        requests = [request for span in plan.spans for request in span.requests]
+    def check_pieces(self, requests: Sequence[tuple[int, int]], pieces: Sequence[bytes]) -> None:
+        """Raise ConnectionError if a request did not bring all that was asked for."""
         for (start, end), piece in zip(requests, pieces, strict=True):
             if len(piece) != end - start:
                 raise ConnectionError(f"{self._path}: asked for bytes {start} to {end}, got {len(piece)}")
+
+    def slices(self, ranges: Sequence[tuple[int, int]], plan: ReadPlan, pieces: Sequence[bytes]) -> list[pa.Buffer]:
+        """Return ranges out of what a plan's requests brought, and of the end of the object."""
+        self.check_pieces([request for span in plan.spans for request in span.requests], pieces)
         left = iter(pieces)
         spans = [_joined(span.start, span.end, [next(left) for _ in span.requests]) for span in plan.spans]
         return [
@@ -138,6 +165,42 @@ class _PendingRanges:
         """Wait for the ranges."""
         pieces = [] if self._pieces is None else self._pieces.result()
         return self._reader.slices(self._ranges, self._plan, pieces)
+
+    def cancel(self) -> None:
+        """Say that nobody wants them."""
+        if self._pieces is not None:
+            self._pieces.cancel()
+
+
+class _PendingCopy:
+    """Bytes that are on their way into memory.
+
+    Args:
+        reader: Asked for them.
+        target: Takes them, from its beginning.
+        requests: Half-open ranges, one behind the other in memory.
+        pieces: What they bring; None if there are none.
+    """
+
+    def __init__(
+        self,
+        reader: RangeReader,
+        target: npt.NDArray[np.uint8],
+        requests: Sequence[tuple[int, int]],
+        pieces: PendingRead[list[bytes]] | None,
+    ) -> None:
+        self._reader = reader
+        self._target = target
+        self._requests = requests
+        self._pieces = pieces
+
+    def result(self) -> None:
+        """Wait for them."""
+        if self._pieces is None:
+            return
+        pieces = self._pieces.result()
+        self._reader.check_pieces(self._requests, pieces)
+        _put(pieces, self._target)
 
     def cancel(self) -> None:
         """Say that nobody wants them."""
@@ -193,9 +256,12 @@ def _joined(start: int, end: int, pieces: Sequence[bytes]) -> pa.Buffer:
     """Consecutive bytes as one buffer. What is aligned in the object is aligned in memory."""
     shift = start % _ALIGNMENT
     memory = pa.allocate_buffer(shift + end - start)
-    target = np.frombuffer(memory, np.uint8)
-    at = shift
+    _put(pieces, np.frombuffer(memory, np.uint8)[shift:])
+    return memory.slice(shift)
+
+
+def _put(pieces: Sequence[bytes], target: npt.NDArray[np.uint8]) -> None:
+    at = 0
     for piece in pieces:
         target[at : at + len(piece)] = np.frombuffer(piece, np.uint8)
         at += len(piece)
-    return memory.slice(shift)

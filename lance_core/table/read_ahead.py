@@ -7,26 +7,25 @@ they have asked for bytes let the next ones ask meanwhile, since files may not b
 from __future__ import annotations
 
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
-from queue import SimpleQueue
-from threading import Semaphore
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from lance_core.store.io_coroutines import finished
-from lance_core.store.turns import Turn, Turns, waiting
+from lance_core.store.tasks import Tasks, wait_for
 from lance_core.table.locations import objects_at_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
-    from concurrent.futures import Future
 
     from lance_core.store.base import Store
     from lance_core.store.io_coroutines import IoCoroutine
 
 _T = TypeVar("_T")
+_U = TypeVar("_U")
 
 MOST_AHEAD = 1 << 28
 """Stored bytes of the streams and works that go on at the same time, as far as they hold them: 256 MiB. One may be
@@ -65,7 +64,7 @@ def each(store: Store, works: Iterable[Callable[[], _T]]) -> Iterator[_T]:
         yield from (work() for work in works)
         return
     with ThreadPoolExecutor(at_once) as pool:
-        yield from _each(pool, at_once, map(Work, works), lambda work, _: work.begin())
+        yield from _each(lambda work, _: pool.submit(work.begin), at_once, map(Work, works))
 
 
 def computed(store: Store, works: Iterable[Work[_T]], *, num_asks: int = 1) -> Iterator[_T]:
@@ -80,36 +79,41 @@ def computed(store: Store, works: Iterable[Work[_T]], *, num_asks: int = 1) -> I
     if at_once < 2:
         yield from (work.begin() for work in works)
         return
-    turns = Turns()  # results are small, and all may be computed ahead
+    tasks = Tasks()  # results are small, and all may be computed ahead
 
-    def compute(work: Work[_T], number: int) -> _T:
-        with Turn(turns, number, num_asks).taken():
-            return work.begin()
+    def begin(work: Work[_T], number: int) -> Future[_T]:
+        result: Future[_T] = Future()
+        tasks.start(partial(_tell, result, work), number=number, num_asks=num_asks)
+        return result
 
-    with ThreadPoolExecutor(at_once) as pool:
-        yield from _each(pool, at_once, works, compute)
+    try:
+        yield from _each(begin, at_once, works)
+    finally:
+        tasks.end()
 
 
-def _each(
-    pool: ThreadPoolExecutor, at_once: int, works: Iterable[Work[_T]], do: Callable[[Work[_T], int], _T]
-) -> Iterator[_T]:
+def _tell(result: Future[_T], work: Work[_T]) -> None:
+    """Do a work and tell its result, unless nobody wants it."""
+    if not result.set_running_or_notify_cancel():
+        return
+    try:
+        result.set_result(work.begin())
+    except BaseException as error:  # noqa: BLE001 - told to the reader
+        result.set_exception(error)
+
+
+def _each(begin: Callable[[Work[_T], int], Future[_T]], at_once: int, works: Iterable[Work[_T]]) -> Iterator[_T]:
     going: deque[tuple[Future[_T], int]] = deque()
     try:
         for number, work in enumerate(works):
             while going and (len(going) >= at_once or _num_bytes(going) + work.num_bytes > MOST_AHEAD):
-                yield _answer(going.popleft()[0])
-            going.append((pool.submit(do, work, number), work.num_bytes))
+                yield wait_for(going.popleft()[0])
+            going.append((begin(work, number), work.num_bytes))
         while going:
-            yield _answer(going.popleft()[0])
+            yield wait_for(going.popleft()[0])
     finally:
-        for task, _ in going:
-            task.cancel()
-
-
-def _answer(task: Future[_T]) -> _T:
-    """Wait for a work; whoever takes turns with others lets them compute meanwhile."""
-    with waiting():
-        return task.result()
+        for result, _ in going:
+            result.cancel()
 
 
 def _num_bytes(going: Iterable[tuple[Any, int]]) -> int:
@@ -195,68 +199,64 @@ def chained(store: Store, streams: Iterable[Work[Iterator[_T]]], *, num_asks: in
         for work in streams:
             yield from work.begin()
         return
-    turns = Turns(min(at_once, _COMPUTED_AHEAD))
-    going: deque[tuple[_Stream[_T], int]] = deque()
-    with ThreadPoolExecutor(at_once) as pool:
+    tasks = Tasks(min(at_once, _COMPUTED_AHEAD))
+    going: deque[tuple[_Results[_T], int]] = deque()
+    try:
+        for number, work in enumerate(streams):
+            while going and (len(going) >= at_once or _num_bytes(going) + work.num_bytes > MOST_AHEAD):
+                yield from going.popleft()[0]
+                tasks.advance()
+            results: _Results[_T] = _Results()
+            tasks.start(partial(results.put_all, work.begin), number=number, num_asks=num_asks)
+            going.append((results, work.num_bytes))
+        while going:
+            yield from going.popleft()[0]
+            tasks.advance()
+    finally:
+        tasks.end()
+
+
+class _Results(Generic[_T]):
+    """Results of a stream that a task puts down, not many at a time, and their reader takes."""
+
+    def __init__(self) -> None:
+        self._results: deque[tuple[_T] | BaseException | None] = deque()
+        self._changed: Future[None] = Future()
+        self._lock = Lock()
+
+    def put_all(self, begin: Callable[[], Iterator[_T]]) -> None:
+        """Go through the stream."""
+        end: BaseException | None = None
         try:
-            for number, work in enumerate(streams):
-                while going and (len(going) >= at_once or _num_bytes(going) + work.num_bytes > MOST_AHEAD):
-                    yield from going[0][0].results()
-                    going.popleft()
-                    turns.advance()
-                stream = _Stream(work.begin, Turn(turns, number, num_asks))
-                going.append((stream, work.num_bytes))
-                pool.submit(stream.run)
-            while going:
-                yield from going[0][0].results()
-                going.popleft()
-                turns.advance()
-        finally:
-            for stream, _ in going:
-                stream.stop()
-            turns.end()
-
-
-@dataclass(slots=True)
-class _Stream(Generic[_T]):
-    """Results that a thread puts down, not many at a time, and their reader takes."""
-
-    begin: Callable[[], Iterator[_T]]
-    turn: Turn
-    _results: SimpleQueue[tuple[_T] | BaseException | None] = field(default_factory=SimpleQueue)
-    _room: Semaphore = field(default_factory=lambda: Semaphore(_WAITING))
-    _is_wanted: bool = True
-
-    def run(self) -> None:
-        """Go through the stream, in a thread."""
-        if not self._is_wanted:
-            return
-        try:
-            with self.turn.taken():
-                for task in self.begin():
-                    if not self._room.acquire(blocking=False):
-                        with waiting():
-                            self._room.acquire()
-                    if not self._is_wanted:
-                        return
-                    self._results.put((task,))
+            for result in begin():
+                self._await(lambda: len(self._results) < _WAITING)
+                self._change(lambda result=result: self._results.append((result,)))
         except BaseException as error:  # noqa: BLE001 - told to the reader
-            self._results.put(error)
-        else:
-            self._results.put(None)
+            end = error
+        self._change(lambda: self._results.append(end))
 
-    def results(self) -> Iterator[_T]:
-        """Yield the results that the thread delivers, until the stream ends or fails."""
+    def __iter__(self) -> Iterator[_T]:
+        """Yield the results until the stream ends or fails."""
         while True:
-            result = self._results.get()
+            self._await(lambda: len(self._results) > 0)
+            result = self._change(self._results.popleft)
             if result is None:
                 return
             if isinstance(result, BaseException):
                 raise result
             yield result[0]
-            self._room.release()
 
-    def stop(self) -> None:
-        """Let the thread end at its next result."""
-        self._is_wanted = False
-        self._room.release()
+    def _await(self, is_so: Callable[[], bool]) -> None:
+        while True:
+            with self._lock:
+                if is_so():
+                    return
+                changed = self._changed
+            wait_for(changed)
+
+    def _change(self, change: Callable[[], _U]) -> _U:
+        with self._lock:
+            answer = change()
+            changed, self._changed = self._changed, Future()
+        changed.set_result(None)
+        return answer

@@ -7,27 +7,26 @@ takes as long as to copy four blocks.
 
 from __future__ import annotations
 
-from collections import deque
 from contextlib import contextmanager, suppress
-from itertools import islice, pairwise
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from lance_core.encoding.kernels import empty, starts_of
-from lance_core.encoding.plans import ByteRanges, RangeBuffers, coalesced_ranges, range_buffers, result_of
+from lance_core.encoding.plans import ByteRanges, RangeBuffers, result_of
 from lance_core.errors import CorruptDataError
 from lance_core.file.read import strategy
 from lance_core.file.read.field_reader import joined
 from lance_core.file.read.plan import FileRows, LeavesField, plan_files
+from lance_core.file.scattered import ScatteredRead, in_order
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
     from lance_core.encoding.plans import Ranges, Rows
     from lance_core.file.read.field_reader import Opened
-    from lance_core.file.source import CopiedRanges, FileBytes
+    from lance_core.file.source import FileBytes
 
 _BASE_BITS = 44
 """Positions in the n-th file begin at n times 16 TiB."""
@@ -50,9 +49,8 @@ class Wanted(NamedTuple):
 def can_be_joined(files: Sequence[Wanted]) -> bool:
     """Return whether rows of files can be read at one go."""
     fields = [field for wanted in files for field in wanted.opened.fields]
-    are_cheap = all(part.file.can_be_copied or part.file.can_be_read_ahead for part in files)
     are_small = all(part.file.size <= 1 << _BASE_BITS for part in files)
-    return are_cheap and are_small and all(isinstance(field, LeavesField) for field in fields)
+    return are_small and all(isinstance(field, LeavesField) for field in fields)
 
 
 def take_joined(files: Sequence[Wanted]) -> list[pa.Array] | None:
@@ -98,74 +96,32 @@ class _SeveralFiles:
         self._files = files
 
     def answer(self, wanted: Sequence[tuple[int, int] | ByteRanges]) -> list[Any]:
-        """Return scattered byte ranges in one memory."""
-        if not all(file.can_be_copied for file in self._files):
-            return self._fetch(wanted)
+        """Return buffers for ranges, and one memory for scattered ones; all files are asked at the same time."""
         ranges = [request for request in wanted if not isinstance(request, ByteRanges)]
         scattered = [request for request in wanted if isinstance(request, ByteRanges)]
         buffers = iter(self._read(ranges) if ranges else [])
         copied = self._copy(scattered) if scattered else None
         return [copied if isinstance(request, ByteRanges) else next(buffers) for request in wanted]
 
-    def _fetch(self, wanted: Sequence[tuple[int, int] | ByteRanges]) -> list[Any]:
-        """Return what is wanted of files in a remote store, all of which are asked at the same time."""
-        lists = [coalesced_ranges(request) if isinstance(request, ByteRanges) else [request] for request in wanted]
-        ranges = [request for request_ranges in lists for request in request_ranges]
-        if sum([end - start for start, end in ranges]) > strategy.MOST_JOINED_BYTES:
-            raise _TooLargeError
-        owners, parts = self._by_file(ranges)
-        reads = [file.begin(file_ranges, is_scan=False) for file, file_ranges in zip(self._files, parts, strict=True)]
-        buffers = [iter(read.result()) for read in reads]
-        fetched = iter([next(buffers[owner]) for owner in owners])
-        answers = [[next(fetched) for _ in request_ranges] for request_ranges in lists]
-        return [
-            range_buffers(request_ranges, answer) if isinstance(request, ByteRanges) else answer[0]
-            for request, request_ranges, answer in zip(wanted, lists, answers, strict=True)
-        ]
-
-    def _by_file(self, ranges: Ranges) -> tuple[list[int], list[Ranges]]:
-        """Return the file of each range, and the ranges of each file."""
+    def _read(self, ranges: Ranges) -> list[pa.Buffer]:
         parts: list[Ranges] = [[] for _ in self._files]
         owners = [start >> _BASE_BITS for start, _ in ranges]
         for owner, (start, end) in zip(owners, ranges, strict=True):
             base = owner << _BASE_BITS
             parts[owner].append((start - base, end - base))
-        return owners, parts
-
-    def _read(self, ranges: Ranges) -> list[pa.Buffer]:
-        owners, parts = self._by_file(ranges)
         for file, file_ranges in zip(self._files, parts, strict=True):
             file.announce(file_ranges)
-        buffers = [
-            iter(file.read(file_ranges) if file_ranges else [])
-            for file, file_ranges in zip(self._files, parts, strict=True)
-        ]
+        reads = [file.begin(file_ranges) for file, file_ranges in zip(self._files, parts, strict=True)]
+        buffers = [iter(read.result()) for read in reads]
         return [next(buffers[owner]) for owner in owners]
 
     def _copy(self, scattered: Sequence[ByteRanges]) -> RangeBuffers:
-        starts = np.concatenate([ranges.starts for ranges in scattered])
-        ends = np.concatenate([ranges.ends for ranges in scattered])
-        order = starts.argsort(kind="stable")
-        starts, ends = starts[order], ends[order]
+        starts, ends = in_order(scattered)
         bounds = starts.searchsorted(np.arange(len(self._files) + 1) << _BASE_BITS).tolist()
         copies = [
             file.copying(starts[low:high] - (at << _BASE_BITS), ends[low:high] - (at << _BASE_BITS))
             for at, (file, (low, high)) in enumerate(zip(self._files, pairwise(bounds), strict=True))
         ]
-        sizes = [copy.num_bytes for copy in copies]
-        if sum(sizes) > strategy.MOST_JOINED_BYTES:
+        if sum([copy.num_bytes for copy in copies]) > strategy.MOST_JOINED_BYTES:
             raise _TooLargeError
-        memory = empty(sum(sizes), np.uint8)
-        offsets = starts_of(np.array(sizes, np.int64)).tolist()
-        parts = [memory[low:high].data for low, high in pairwise(offsets)]
-        waiting: deque[CopiedRanges] = deque()
-        for copy, part in zip(copies, parts, strict=True):
-            copy.begin(part)
-            waiting.append(copy)
-            while waiting and sum([behind.num_missing for behind in islice(waiting, 1, None)]) >= strategy.READ_AHEAD:
-                waiting.popleft().finish()
-        for copy in waiting:
-            copy.finish()
-        firsts = np.concatenate([copy.starts + (at << _BASE_BITS) for at, copy in enumerate(copies)])
-        shifts = starts_of(np.concatenate([copy.ends - copy.starts for copy in copies]))[:-1] - firsts
-        return RangeBuffers(memory, firsts, shifts)
+        return ScatteredRead(copies, file_span=1 << _BASE_BITS).result()

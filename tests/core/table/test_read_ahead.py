@@ -15,7 +15,7 @@ from lance_core.scan import take
 from lance_core.store.local import LocalReader
 from lance_core.store.memory import MemoryStore
 from lance_core.store.open import open_store
-from lance_core.store.turns import waiting
+from lance_core.store.tasks import blocking
 from lance_core.table import read_ahead
 from lance_core.table.read_ahead import Work, chained, computed, each, in_turn
 from lance_core.table.snapshot import open_snapshot
@@ -32,8 +32,7 @@ class FarStore(MemoryStore):
 
 def _together(barrier, value):
     """Comes back only if as many others are at it as the barrier wants."""
-    with waiting():
-        barrier.wait(WAIT_S)
+    blocking(lambda: barrier.wait(WAIT_S))
     return value
 
 
@@ -131,7 +130,7 @@ def test_streams_stay_few_results_ahead_and_end_with_their_reader():
     results = chained(FarStore(), (Work(partial(stream, number)) for number in range(1000)))
     assert [next(results) for _ in range(10)] == [(0, part) for part in range(10)]
     results.close()
-    assert threading.active_count() == 1 or not [one for one in threading.enumerate() if "ThreadPool" in one.name]
+    assert not [one for one in threading.enumerate() if one.name == "lance_core_tasks"]
     assert len({number for number, _ in made}) <= 4, "no other stream was begun"
     assert max(part for _, part in made) <= 10 + 2 + 1
 
@@ -144,12 +143,15 @@ class WideStore(MemoryStore):
 
 def _counted(running, number):
     """Ask the store twice, then compute; note how many others do the same."""
+
+    def ask():
+        with running.lock:
+            running.asking.add(number)
+            running.most_asking = max(running.most_asking, len(running.asking))
+        time.sleep(0.005)
+
     for _ in range(2):
-        with waiting():
-            with running.lock:
-                running.asking.add(number)
-                running.most_asking = max(running.most_asking, len(running.asking))
-            time.sleep(0.005)
+        blocking(ask)
     running.computed.append(number)
     running.computing += 1
     running.most_computing = max(running.most_computing, running.computing)
@@ -226,6 +228,9 @@ class Slow:
         return getattr(self._inner, name)
 
     def reader(self, path, /):
+        return blocking(lambda: self._reader(path))
+
+    def _reader(self, path):
         with self._lock:
             self.opened.append(path)
             self._now += 1

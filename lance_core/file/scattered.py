@@ -1,0 +1,140 @@
+"""Scattered ranges of files, copied into one memory."""
+
+from __future__ import annotations
+
+from collections import deque
+from itertools import islice, pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lance_core.encoding.kernels import empty, starts_of
+from lance_core.encoding.plans import ByteRanges, RangeBuffers
+from lance_core.file.read import strategy
+from lance_core.store.base import AheadReader, CopiedReader, offers
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pyarrow as pa
+
+    from lance_core.encoding.plans import Ranges
+    from lance_core.encoding.values import Int64s
+    from lance_core.file.integrity import BlockChecks
+    from lance_core.store.base import ObjectReader, PendingRead
+
+
+def in_order(scattered: Sequence[ByteRanges]) -> tuple[Int64s, Int64s]:
+    """Return the starts and ends of ranges, by their starts."""
+    starts = np.concatenate([ranges.starts for ranges in scattered])
+    ends = np.concatenate([ranges.ends for ranges in scattered])
+    if (starts[1:] >= starts[:-1]).all():
+        return starts, ends
+    order = starts.argsort(kind="stable")
+    return starts[order], ends[order]
+
+
+class CopiedRanges:
+    """Ranges of a file on their way into memory: whole blocks, if there are checksums to hold them against.
+
+    Args:
+        source: The file.
+        checks: Its checksums.
+        starts: Shape (n,): positions in the file, ascending, all inside.
+        ends: Shape (n,).
+
+    Attributes:
+        starts: Shape (m,): what is copied, one behind the other.
+        ends: Shape (m,).
+        num_bytes: Bytes of all.
+        num_missing: How many were asked for, since they were not at hand.
+    """
+
+    def __init__(self, source: ObjectReader, checks: BlockChecks | None, starts: Int64s, ends: Int64s) -> None:
+        self._source = source
+        if checks is not None:
+            starts, ends = checks.spread(starts, ends)
+        reach = np.maximum.accumulate(ends)
+        is_first = np.append(True, starts[1:] > reach[:-1])[: len(starts)]
+        is_last = np.append(is_first[1:], True)[: len(starts)]
+        self.starts, self.ends = starts[is_first], reach[is_last]
+        if offers(source, AheadReader, "begin_copy"):
+            self.starts, self.ends = source.merged(self.starts, self.ends)
+        self.num_bytes = int((self.ends - self.starts).sum())
+        self._checks = checks
+        self._memory = memoryview(b"")
+        self._pending: PendingRead[None] | None = None
+        self.num_missing = 0
+
+    def begin(self, memory: memoryview) -> None:
+        """Copy what is at hand, and ask for the rest.
+
+        Args:
+            memory: Takes the ranges.
+        """
+        self._memory = memory
+        source = self._source
+        if offers(source, AheadReader, "begin_copy"):
+            self._pending = source.begin_copy(memory, self._ranges(0))
+        elif offers(source, CopiedReader, "copy_present"):
+            count = source.copy_present(memory, self._ranges(0))
+            self.num_missing = len(self.starts) - count
+            if self.num_missing:
+                source.announce(self.starts[count:], self.ends[count:])
+
+    def finish(self) -> None:
+        """Wait for all of it.
+
+        Raises:
+            CorruptDataError: It is not what was written.
+        """
+        source = self._source
+        if self._pending is not None:
+            self._pending.result()
+        elif not offers(source, CopiedReader, "copy_present"):
+            _put(source.read_ranges(self._ranges(0)), self._memory)
+        elif self.num_missing:
+            count = len(self.starts) - self.num_missing
+            at = int((self.ends[:count] - self.starts[:count]).sum())
+            source.copy(self._memory[at:], self._ranges(count))
+        if self._checks is not None:
+            self._checks.check_copies(self._memory, self.starts, self.ends)
+
+    def _ranges(self, first: int) -> Ranges:
+        return list(zip(self.starts[first:].tolist(), self.ends[first:].tolist(), strict=True))
+
+
+class ScatteredRead:
+    """Ranges of files on their way into one memory; see `lance_core.store.base.PendingRead`.
+
+    Args:
+        copies: Of each file.
+        file_span: Positions in the n-th file are told as n times this and more.
+    """
+
+    def __init__(self, copies: Sequence[CopiedRanges], *, file_span: int = 0) -> None:
+        self._copies = copies
+        self._file_span = file_span
+        offsets = starts_of(np.array([copy.num_bytes for copy in copies], np.int64)).tolist()
+        self._memory = empty(offsets[-1], np.uint8)
+        self._unfinished: deque[CopiedRanges] = deque()
+        for copy, (low, high) in zip(copies, pairwise(offsets), strict=True):
+            copy.begin(self._memory[low:high].data)
+            self._unfinished.append(copy)
+            while sum([behind.num_missing for behind in islice(self._unfinished, 1, None)]) >= strategy.READ_AHEAD:
+                self._unfinished.popleft().finish()
+
+    def result(self) -> RangeBuffers:
+        """Wait for all ranges."""
+        for copy in self._unfinished:
+            copy.finish()
+        firsts = np.concatenate([copy.starts + at * self._file_span for at, copy in enumerate(self._copies)])
+        sizes = np.concatenate([copy.ends - copy.starts for copy in self._copies])
+        return RangeBuffers(self._memory, firsts, starts_of(sizes)[:-1] - firsts)
+
+
+def _put(buffers: Sequence[pa.Buffer], memory: memoryview) -> None:
+    target, at = np.frombuffer(memory, np.uint8), 0
+    for buffer in buffers:
+        target[at : at + buffer.size] = np.frombuffer(buffer, np.uint8)
+        at += buffer.size
