@@ -5,6 +5,7 @@ LANCE_TESTS=deep flips ten times as many bits; python benchmarks/bit_flips.py pr
 
 import os
 import random
+from functools import cache
 from itertools import count
 
 import numpy as np
@@ -84,8 +85,9 @@ def outcomes(data, read, seed, number=NUM_FLIPS):
     return found
 
 
-def writable(version):
-    """A table of all types that files of a version can hold."""
+@cache
+def file_of_all_types(version):
+    """A data file with a column of each type that files of a version can hold."""
     columns = {}
     for sample in SAMPLES:
         is_whole = "packed" in sample.name or ("struct" in sample.name and version == "2.0")
@@ -98,7 +100,9 @@ def writable(version):
             continue
         columns[sample.name] = (table.schema.field("c").with_name(sample.name), table["c"])
     assert len(columns) > 40
-    return pa.table([array for _, array in columns.values()], schema=pa.schema([one for one, _ in columns.values()]))
+    table = pa.table([array for _, array in columns.values()], schema=pa.schema([one for one, _ in columns.values()]))
+    _, store = table_in_memory(table, version)
+    return store.get(the_file(store, "data"))
 
 
 def table_in_memory(table, version="2.2", **options):
@@ -124,9 +128,8 @@ def scan(kind):
 @pytest.mark.parametrize("kind", [Mapped, Memory])
 @pytest.mark.parametrize("version", VERSIONS)
 def test_scans_of_data_files(version, kind):
-    _, store = table_in_memory(writable(version), version)
     number = NUM_FLIPS if kind is Mapped else NUM_FLIPS // 3
-    found = outcomes(store.get(the_file(store, "data")), scan(kind), version, number)
+    found = outcomes(file_of_all_types(version), scan(kind), version, number)
     assert found["error"] > 0.9 * number  # the rest hit padding behind the checksums, or what leads to them
 
 
@@ -146,15 +149,13 @@ def test_takes_of_data_files(version):
         reader = DataFileReader(Mapped(data), path="x.lance")
         return reader.take(reader.schema, reader.column_numbers, np.array([0, 7, N - 1]))
 
-    _, store = table_in_memory(writable(version), version)
-    assert outcomes(store.get(the_file(store, "data")), read, version, NUM_FLIPS // 3)["error"]
+    assert outcomes(file_of_all_types(version), read, version, NUM_FLIPS // 3)["error"]
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("damage", [b"\0" * 64, b"\xff" * 8, None], ids=["64 zeros", "8 times 0xFF", "truncated"])
 def test_larger_damage_of_data_files(version, damage):
-    _, store = table_in_memory(writable(version), version)
-    data, rng, read = store.get(the_file(store, "data")), random.Random(version), scan(Mapped)
+    data, rng, read = file_of_all_types(version), random.Random(version), scan(Mapped)
     expected = read(data)
     for _ in range(NUM_FLIPS // 5):
         at = rng.randrange(len(data))
