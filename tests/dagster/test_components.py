@@ -1,5 +1,6 @@
 """Tables declared in YAML: built in process, and by the real commands of `dg` in a project."""
 
+import json
 import os
 import subprocess
 import sys
@@ -141,6 +142,32 @@ def test_what_is_wrong_is_refused(build, wrong, message):
     assert message in str(excinfo.value.__cause__)
 
 
+# Runs `dg` with the arguments in each line, in a fork of this process: to import it takes longer than most commands.
+COMMANDS = """
+import json, os, sys, tempfile
+import dagster._core.storage.sqlite_storage, dagster.components.list.list
+import dagster_dg_cli.cli.check, dagster_dg_cli.cli.list, dagster_dg_cli.cli.scaffold
+from dagster_dg_cli.cli import create_dg_cli
+from lance_dagster import *
+
+for line in sys.stdin:
+    with tempfile.TemporaryFile("w+") as output:
+        if not (child := os.fork()):
+            os.dup2(output.fileno(), 1)
+            os.dup2(output.fileno(), 2)
+            sys.argv = ["dg", *json.loads(line)]
+            try:
+                create_dg_cli()()
+            except SystemExit as end:
+                sys.stdout.flush()
+                sys.stderr.flush()
+                os._exit(end.code or 0)
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        output.seek(0)
+        print(json.dumps([code, output.read()]), flush=True)
+"""
+
+
 @pytest.fixture(scope="module")
 def project(tmp_path_factory):
     """An empty project of `dg`, and its commands."""
@@ -160,15 +187,20 @@ def project(tmp_path_factory):
         "    return dg.Definitions.merge(found, dg.Definitions(resources={'lance': LanceResource(root='lake')}))\n"
     )
 
-    def run(*arguments):
-        environment = {**os.environ, "PYTHONPATH": f"{folder / 'src'}{os.pathsep}{Path(__file__).parents[2]}"}
-        environment["COLUMNS"] = "200"
-        command = [str(Path(sys.executable).with_name("dg")), *arguments]
-        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
-        return done.returncode, done.stdout + done.stderr
+    environment = {**os.environ, "PYTHONPATH": f"{folder / 'src'}{os.pathsep}{Path(__file__).parents[2]}"}
+    environment["COLUMNS"] = "200"
+    command = [sys.executable, "-c", COMMANDS]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, cwd=folder, env=environment, text=True, **pipes) as process:
 
-    run.defs = package / "defs"
-    return run
+        def run(*arguments):
+            process.stdin.write(f"{json.dumps(arguments)}\n")
+            process.stdin.flush()
+            return json.loads(process.stdout.readline())
+
+        run.defs = package / "defs"
+        yield run
+        process.stdin.close()
 
 
 def test_dg_lists_the_components(project):
