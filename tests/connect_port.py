@@ -1,12 +1,18 @@
 """Connect servers on free ports: Spark starts local ones on port 15002, so only one could run on a machine.
 
-Programs call `take_free_port` before they make a session, and give it `FREE_PORT` as configuration.
+Programs call `take_free_port` before they make a session, and give it `SERVER` as configuration.
 """
 
 from pyspark.sql import SparkSession
 from pyspark.sql.connect.client import DefaultChannelBuilder
 
-FREE_PORT = {"spark.connect.grpc.binding.port": "0"}
+SERVER = {
+    "spark.connect.grpc.binding.port": "0",
+    # A few rows are read sooner than code for them is generated and compiled, as in `conftest.py`.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.shuffle.partitions": "2",
+}
 
 
 def take_free_port():

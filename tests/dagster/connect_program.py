@@ -10,14 +10,14 @@ from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
 from lance_core.spark import ensure_java
 from lance_dagster import LanceIOManager, SparkSessionResource
-from tests.connect_port import FREE_PORT, take_free_port
+from tests.connect_port import SERVER, take_free_port
 
 ROOT = sys.argv[1]
 DAYS = dg.StaticPartitionsDefinition(["a", "b"])
 conf = {"spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1", "spark.log.level": "ERROR"}
 ensure_java()
 take_free_port()
-spark = SparkSessionResource(master=None, remote="local[2]", conf=conf | FREE_PORT)
+spark = SparkSessionResource(master=None, remote="local[2]", conf=conf | SERVER)
 
 
 @dg.asset(partitions_def=DAYS, metadata={"partition_expr": "day", "mode": "merge", "merge_keys": ["id"]})

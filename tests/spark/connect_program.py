@@ -13,7 +13,7 @@ from pyspark.sql.functions import udf
 
 import lance_core
 from lance_core import spark as lance
-from tests.connect_port import FREE_PORT, take_free_port
+from tests.connect_port import SERVER, take_free_port
 from tests.streams import run_stream
 
 seen = {}
@@ -21,7 +21,7 @@ folder = Path(sys.argv[1])
 uri = str(folder / "t")
 lance.ensure_java()
 take_free_port()
-builder = SparkSession.builder.remote("local[2]").config("spark.ui.enabled", "false").config(map=FREE_PORT)
+builder = SparkSession.builder.remote("local[2]").config("spark.ui.enabled", "false").config(map=SERVER)
 spark = builder.config("spark.driver.host", "127.0.0.1").config("spark.log.level", "ERROR").getOrCreate()
 seen["session"] = type(spark).__module__
 
