@@ -7,15 +7,25 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from lance_core.scan.open_files import OpenFiles
 from lance_core.scan.plan import ROW_ADDRESS
-from lance_core.spark.read_plan import LancePartition, find_version, pin, plan_ranges, plan_tasks, scan_plan
+from lance_core.spark.found_rows import FoundRows, find_few_rows
+from lance_core.spark.read_plan import (
+    LancePartition,
+    ask_indices,
+    find_version,
+    pin,
+    plan_ranges,
+    plan_tasks,
+    scan_plan,
+)
 from lance_core.spark.reader import scan_partition
 from lance_core.spark.task_memory import keep_freed_memory, keep_modules
 from lance_core.spark.types import arrow_schema
 from lance_core.spark.worker_errors import without_traceback
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from pyspark.sql.types import StructType
 
@@ -40,16 +50,25 @@ class LanceCountReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """One partition for each task; rows that cannot match the condition are in none."""
         snapshot = find_version(self.options)
-        plan = scan_plan(self.fields, self.options, [ROW_ADDRESS])
-        return plan_tasks(snapshot, plan_ranges(snapshot, plan, self.options), self.options)
+        files = OpenFiles(snapshot.store)
+        plan = ask_indices(snapshot, files, scan_plan(self.fields, self.options, [ROW_ADDRESS]))
+        few = find_few_rows(snapshot, files, plan, self.options)
+        if few is not None:
+            return [FoundRows.of([self._counted(few)], arrow_schema(self.schema))]
+        return plan_tasks(snapshot, plan_ranges(snapshot, files, plan, self.options), self.options)
 
     @without_traceback
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the number of rows of one partition."""
+        keep_modules()
+        if isinstance(partition, FoundRows):
+            yield from partition.batches()
         if not isinstance(partition, LancePartition):
             return
-        keep_modules()
         keep_freed_memory()
         plan = scan_plan(self.fields, self.options, [ROW_ADDRESS])
-        count = sum(batch.num_rows for batch in scan_partition(partition, plan))
-        yield pa.RecordBatch.from_arrays([pa.array([count], pa.int64())], schema=arrow_schema(self.schema))
+        yield self._counted(scan_partition(partition, plan))
+
+    def _counted(self, batches: Iterable[pa.RecordBatch]) -> pa.RecordBatch:
+        count = sum(batch.num_rows for batch in batches)
+        return pa.RecordBatch.from_arrays([pa.array([count], pa.int64())], schema=arrow_schema(self.schema))

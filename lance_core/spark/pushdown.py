@@ -14,11 +14,13 @@ import pyarrow as pa
 from pyspark.sql.types import StructField, StructType
 
 from lance_core.format.extensions import EXTENSION_NAME_KEY
+from lance_core.index.column import path_of
 from lance_core.spark.types import SPARK_TYPE_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from lance_core.format.manifest import Manifest
     from lance_core.format.schema import Field, Schema
     from lance_core.scan.plan import ScanPlan
     from lance_core.spark.read_options import ReadOptions
@@ -89,6 +91,7 @@ def describe(snapshot: Snapshot, plan: ScanPlan) -> str:
     """
     manifest = snapshot.manifest
     paths = dict(_paths(plan.schema, manifest.schema))
+    indexed = _indexed_paths(manifest)
     described = {
         "version": snapshot.version,
         "rows": manifest.num_rows,
@@ -96,8 +99,16 @@ def describe(snapshot: Snapshot, plan: ScanPlan) -> str:
         "stable_ids": manifest.uses_stable_row_ids,
         "paths": list(paths),
         "sql": list(paths.values()),
+        "indexed": [paths[path] for path in indexed if paths.get(path)],
     }
     return marked(described)
+
+
+def _indexed_paths(manifest: Manifest) -> set[str]:
+    """Return the columns over which there are indices of one column."""
+    if manifest.index_section is None:
+        return set()
+    return {path_of(manifest.schema, index.fields[0]) for index in manifest.indices if len(index.fields) == 1}
 
 
 def marked(described: Mapping[str, Any]) -> str:

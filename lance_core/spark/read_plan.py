@@ -16,7 +16,6 @@ from lance_core.scan.candidates import indexed_ranges
 from lance_core.scan.fragment_reader import FragmentReader
 from lance_core.scan.indexed import with_index_answer
 from lance_core.scan.lineage import ROW_CREATED_AT, ROW_UPDATED_AT
-from lance_core.scan.open_files import OpenFiles
 from lance_core.scan.plan import ROW_ADDRESS, ROW_ID, SYSTEM_COLUMNS, plan_scan
 from lance_core.spark.names import with_names_of
 from lance_core.spark.plan import FragmentSize, plan_partitions
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from lance_core.format.base_path import BasePath
     from lance_core.format.fragment import Fragment
     from lance_core.format.schema import Schema
+    from lance_core.scan.open_files import OpenFiles
     from lance_core.scan.plan import ScanPlan
     from lance_core.spark.plan import Piece
     from lance_core.spark.read_options import ReadOptions
@@ -156,11 +156,14 @@ def checked_plan(table: Schema, options: ReadOptions, asked: StructType) -> Scan
     return scan_plan(table, options, asked.names)
 
 
-def plan_ranges(snapshot: Snapshot, plan: ScanPlan, options: ReadOptions) -> list[RowRange]:
-    """The rows that a scan looks at: without those that cannot match the filter, or lie behind the limit."""
-    files = OpenFiles(snapshot.store)
+def ask_indices(snapshot: Snapshot, files: OpenFiles, plan: ScanPlan) -> ScanPlan:
+    """Return a plan that knows what the indices of the version know."""
     with naming(snapshot.store):
-        plan = with_index_answer(plan, snapshot.manifest, files)
+        return with_index_answer(plan, snapshot.manifest, files)
+
+
+def plan_ranges(snapshot: Snapshot, files: OpenFiles, plan: ScanPlan, options: ReadOptions) -> list[RowRange]:
+    """The rows that a scan looks at: without those that cannot match the filter, or lie behind the limit."""
     if options.limit is not None and plan.predicate is None:
         return _first_rows(snapshot.manifest.fragments, files, options.limit)
     return [

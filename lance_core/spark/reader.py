@@ -15,14 +15,23 @@ from lance_core.scan.fragment_reader import FragmentReader
 from lance_core.scan.fragments import scan_fragment
 from lance_core.scan.open_files import OpenFiles
 from lance_core.spark.cast import cast_batches
-from lance_core.spark.read_plan import LancePartition, checked_plan, find_version, pin, plan_ranges, plan_tasks
+from lance_core.spark.found_rows import FoundRows, find_few_rows
+from lance_core.spark.read_plan import (
+    LancePartition,
+    ask_indices,
+    checked_plan,
+    find_version,
+    pin,
+    plan_ranges,
+    plan_tasks,
+)
 from lance_core.spark.task_memory import keep_freed_memory, keep_modules
 from lance_core.spark.types import arrow_schema
 from lance_core.spark.worker_errors import without_traceback
 from lance_core.table.locations import at_places
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     import pyarrow as pa
     from pyspark.sql.types import StructType
@@ -55,18 +64,27 @@ class LanceReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """One partition for each task; rows that cannot match the filter are in none."""
         snapshot = find_version(self.options)
-        plan = checked_plan(self.fields, self.options, self.schema)
-        return plan_tasks(snapshot, plan_ranges(snapshot, plan, self.options), self.options)
+        files = OpenFiles(snapshot.store)
+        plan = ask_indices(snapshot, files, checked_plan(self.fields, self.options, self.schema))
+        few = find_few_rows(snapshot, files, plan, self.options)
+        if few is not None:
+            schema = arrow_schema(self.schema)
+            return [
+                FoundRows.of(cast_batches(few, schema, truncate_nanoseconds=self.options.truncate_nanoseconds), schema)
+            ]
+        return plan_tasks(snapshot, plan_ranges(snapshot, files, plan, self.options), self.options)
 
     @without_traceback
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of one partition."""
-        if not isinstance(partition, LancePartition):
-            return iter(())
+        """Return the rows of one partition."""
         keep_modules()
+        if not isinstance(partition, LancePartition):
+            return partition.batches() if isinstance(partition, FoundRows) else iter(())
         keep_freed_memory()
         plan = checked_plan(self.fields, self.options, self.schema)
-        batches = scan_partition(partition, plan)
+        return self._cast(scan_partition(partition, plan))
+
+    def _cast(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return cast_batches(batches, arrow_schema(self.schema), truncate_nanoseconds=self.options.truncate_nanoseconds)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 from functools import cache
 
 import numpy as np
@@ -23,11 +24,18 @@ def keep_freed_memory() -> None:
     np.empty(_BLOCK_BYTES, np.uint8)
 
 
-@cache
 def keep_modules() -> None:
-    """Let the garbage collector pass over what is there now: modules, most of all.
+    """Let the garbage collector pass over the modules that are loaded.
 
     Spark has garbage collected after each plan and each task. That looks at 60,000 objects of modules, which are there
-    to stay, and takes 25 to 30 ms: half of what a small task costs in Python.
+    to stay, and takes 25 to 30 ms: more than a small plan or task takes in Python. Plans and tasks load some modules
+    only when they need them, so those are passed over from the next one on.
     """
-    gc.freeze()
+    global _num_modules  # noqa: PLW0603 what the process has loaded
+    if len(sys.modules) > _num_modules:
+        _num_modules = len(sys.modules)
+        gc.freeze()
+
+
+_num_modules = 0
+"""Modules that were loaded at the last call."""

@@ -5,6 +5,7 @@ LANCE_TESTS=deep runs ten times as many.
 
 import os
 import random
+import shutil
 
 import pyarrow.parquet as pq
 import pytest
@@ -128,8 +129,27 @@ def test_queries_within_micro_batches_are_right(spark, tmp_path):
     assert seen[0] == seen[1] != []
 
 
-def test_indices_answer_conditions_of_scans(tables):
+def test_few_rows_that_an_index_finds_are_read_once(tables, tmp_path):
+    uri = shutil.copytree(tables, tmp_path / "l")
     condition = "(`id` = 7) AND (`i` IS NULL OR `i` IS NOT NULL)"
-    options, schema = resolve(parse_options(ReadOptions, {"path": tables, "filter": condition}))
-    tasks = LanceReader(options, schema).partitions()
-    assert sum(piece.end - piece.start for task in tasks for piece in task.ranges) == 1
+    options, schema = resolve(parse_options(ReadOptions, {"path": str(uri), "filter": condition}))
+    reader = LanceReader(options, schema)
+    (task,) = reader.partitions()
+    shutil.rmtree(uri / "data")
+    assert [row["id"] for batch in reader.read(task) for row in batch.to_pylist()] == [7]
+
+
+@pytest.mark.parametrize(
+    ("text", "is_found"),
+    [
+        ("SELECT * FROM $ WHERE id = 7", True),
+        ("SELECT s, i + 1 FROM $ WHERE id IN (7, 8, 9) AND i IS NOT NULL LIMIT 5", True),
+        ("SELECT count(*) FROM $ WHERE id = 7", True),
+        ("SELECT s FROM $ WHERE id >= 0 AND s > 'a'", False),
+    ],
+)
+@pytest.mark.usefixtures("tables")
+def test_few_rows_that_an_index_finds_are_in_the_plan(spark, text, is_found):
+    frame = spark.sql(text.replace("$", "l"))
+    assert sorted(map(str, frame.collect())) == sorted(map(str, spark.sql(text.replace("$", "p")).collect()))
+    assert ("LocalRelation" in frame._jdf.queryExecution().optimizedPlan().toString()) == is_found

@@ -45,7 +45,10 @@ public class LancePlanner extends Rule {
     TreeNode result = plan;
     try {
       result = ((LogicalPlan) plan).transformUpWithSubqueries(new Binding(this, versions(tracker.get())));
-      result = isOn() ? ((LogicalPlan) result).transformUpWithSubqueries(new Pushdown()) : result;
+      if (isOn()) {
+        result = ((LogicalPlan) result).transformUpWithSubqueries(new Pushdown());
+        result = FoundRows.put(result);
+      }
       return Writes.distribute(result);
     } catch (Throwable error) {
       if (error instanceof SparkThrowable && result == plan) {

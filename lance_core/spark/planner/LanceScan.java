@@ -94,6 +94,16 @@ public class LanceScan implements Scan, SupportsReportStatistics, Statistics {
     return version.scan(asked()).toBatch();
   }
 
+  /** The rows as an Arrow stream, if an index finds few of them; else null. */
+  public byte[] found() {
+    for (int i = 0; i < filters.size(); i++) {
+      if (version.mayFind((String) filters.get(i))) {
+        return ((LanceVersion.PlannedScan) version.scan(asked())).rows;
+      }
+    }
+    return null;
+  }
+
   public String description() {
     String text = "lance version " + version.number() + " [" + String.join(", ", columns.fieldNames()) + "]";
     text += filters.isEmpty() ? "" : " where " + String.join(" AND ", filters);

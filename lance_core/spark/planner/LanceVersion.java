@@ -12,12 +12,11 @@ import java.util.LinkedHashMap;
 import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.read.Batch;
 import org.apache.spark.sql.connector.read.Scan;
-import org.apache.spark.sql.execution.datasources.DataSource;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceCreationResult;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceReadInfo;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonTable;
-import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.types.Metadata;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
@@ -32,6 +31,7 @@ import scala.Option;
 public class LanceVersion {
   private static final String BEGIN = "lance-description:";
   private static final String END = ":lance-description";
+  private static final String ROWS = "lance-rows:";
   private static final int MOST_SCANS = 16;
 
   private final String name;
@@ -82,8 +82,11 @@ public class LanceVersion {
     return new LanceVersion(name, relation.options(), provider, Option.apply(relation.table().schema()));
   }
 
+  /** A Python data source by its name. Spark's own lookup asks all jars for sources first, which takes milliseconds. */
   private static PythonDataSourceV2 provider(String name) {
-    return (PythonDataSourceV2) DataSource.lookupDataSourceV2(name, SQLConf.get()).get();
+    PythonDataSourceV2 provider = new PythonDataSourceV2();
+    provider.setShortName(name);
+    return provider;
   }
 
   private static Metadata describe(PythonDataSourceCreationResult source) {
@@ -143,6 +146,17 @@ public class LanceVersion {
     return paths;
   }
 
+  /** Return whether indices may find the rows of a condition. */
+  public boolean mayFind(String filter) {
+    String[] indexed = description.getStringArray("indexed");
+    for (int i = 0; i < indexed.length; i++) {
+      if (filter.indexOf(indexed[i]) >= 0) {
+        return true;
+      }
+    }
+    return false;
+  }
+
   /** Return whether the user gave the option. */
   public boolean has(String option) {
     return options.containsKey(option);
@@ -179,14 +193,31 @@ public class LanceVersion {
     Scan scan = (Scan) scans.get(key);
     if (scan == null) {
       PythonDataSourceV2 planned = provider(name);
-      planned.setReadInfo(provider.source().createReadInfoInPython(source, asked, false));
-      scan = new PlannedScan(new PythonTable(planned, name, asked).newScanBuilder(options).build());
+      PythonDataSourceReadInfo info = provider.source().createReadInfoInPython(source, asked, false);
+      planned.setReadInfo(info);
+      scan = new PlannedScan(new PythonTable(planned, name, asked).newScanBuilder(options).build(), found(info));
       if (scans.size() >= MOST_SCANS) {
         scans.remove(scans.keySet().iterator().next());
       }
       scans.put(key, scan);
     }
     return scan;
+  }
+
+  /** The rows of a scan as an Arrow stream, if Python has read them while it planned; else null. */
+  private static byte[] found(PythonDataSourceReadInfo info) {
+    if (info.partitions().size() != 1) {
+      return null;
+    }
+    byte[] pickled = (byte[]) info.partitions().head();
+    String text = new String(pickled, StandardCharsets.ISO_8859_1);
+    int begin = text.indexOf(ROWS);
+    if (begin < 0) {
+      return null;
+    }
+    int size = begin + ROWS.length();
+    int start = text.indexOf(':', size) + 1;
+    return Arrays.copyOfRange(pickled, start, start + Integer.parseInt(text.substring(size, start - 1)));
   }
 
   public synchronized Scan anyScan() {
@@ -201,7 +232,11 @@ public class LanceVersion {
     private final Batch batch;
     private final StructType schema;
 
-    public PlannedScan(Scan scan) {
+    /** See `found`. */
+    public final byte[] rows;
+
+    public PlannedScan(Scan scan, byte[] rows) {
+      this.rows = rows;
       this.batch = scan.toBatch();
       this.schema = scan.readSchema();
     }
