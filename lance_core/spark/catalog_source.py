@@ -129,7 +129,7 @@ def _create(path: str, given: Mapping[str, str]) -> list[str]:
         raise InvalidInputError(
             f"Unknown table property {', '.join(map(repr, unknown))}; the properties are: {', '.join(_PROPERTIES)}."
         )
-    columns = lance_schema(StructType.fromJson(json.loads(given["columns"])))
+    columns = lance_schema(StructType.fromJson(json.loads(given["columns"])), is_declared=True)
     check_names(columns)
     profile = given.get("compression_profile")
     try:

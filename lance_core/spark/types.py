@@ -174,16 +174,32 @@ def arrow_schema(schema: st.StructType) -> pa.Schema:
     return to_arrow_schema(schema, **_UTC)
 
 
-def lance_schema(schema: st.StructType) -> pa.Schema:
+def lance_schema(schema: st.StructType, *, is_declared: bool = False) -> pa.Schema:
     """The schema of a new table for a DataFrame.
 
     Every column is nullable: whether a DataFrame's column is depends on the expressions that made it, not on the data.
+
+    Args:
+        schema: The columns.
+        is_declared: A user has declared the columns, so those that are NOT NULL stay so.
 
     Raises:
         InvalidInputError: The size of a vector column is no positive integer, or the column is no array.
         UnsupportedError: A Spark type has no Arrow counterpart; the message names the column.
     """
-    return pa.schema([_lance_field(field) for field in schema])
+    fields = [_lance_field(field) for field in schema]
+    if is_declared:
+        fields = [_declared(arrow, field) for arrow, field in zip(fields, schema, strict=True)]
+    return pa.schema(fields)
+
+
+def _declared(arrow: pa.Field, field: st.StructField) -> pa.Field:
+    """Return a column, or a field of structs, that has nulls only if it was declared with them."""
+    kind = field.dataType
+    if isinstance(kind, st.StructType):
+        inner = [_declared(arrow.type.field(i), kind.fields[i]) for i in range(arrow.type.num_fields)]
+        arrow = arrow.with_type(pa.struct(inner))
+    return arrow.with_nullable(field.nullable)
 
 
 def check_names(schema: pa.Schema) -> None:

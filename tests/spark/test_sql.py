@@ -185,3 +185,23 @@ def test_tables_are_listed_and_dropped_and_what_is_not_supported_is_refused(sql,
     assert not (root / "other" / "v.lance" / "_versions").exists()
     with pytest.raises(AnalysisException, match="TABLE_OR_VIEW_NOT_FOUND"):
         sql("SELECT * FROM lance.other.v")
+
+
+def test_columns_that_are_declared_not_null_refuse_nulls(sql, root):
+    sql("CREATE TABLE lance.strict (id BIGINT NOT NULL, s STRUCT<a: INT NOT NULL, b: INT>, t STRING)")
+    uri = root / "strict.lance"
+    assert [field.nullable for field in lance_core.dataset(uri).schema] == [False, True, True]
+    assert [field.nullable for field in lance_core.dataset(uri).schema.field("s").type] == [False, True]
+    sql("INSERT INTO lance.strict VALUES (1, named_struct('a', 2, 'b', NULL), NULL), (2, NULL, 'x')")
+    for statement in (
+        "INSERT INTO lance.strict SELECT if(id = 7, NULL, id), NULL, NULL FROM range(9)",
+        "INSERT INTO lance.strict (t) VALUES ('y')",
+        "UPDATE lance.strict SET id = if(t = 'x', NULL, 5)",
+    ):
+        with pytest.raises(PySparkException, match=r"(?i)null|id"):
+            sql(statement)
+    assert lance_core.dataset(uri).version == 2
+    assert sql("SELECT id, s.a, t FROM lance.strict ORDER BY id") == [(1, 2, None), (2, None, "x")]
+    assert "id BIGINT NOT NULL" in sql("SHOW CREATE TABLE lance.strict")[0][0]
+    sql("CREATE TABLE lance.copied AS SELECT * FROM lance.strict")
+    assert [field.nullable for field in lance_core.dataset(root / "copied.lance").schema] == [True, True, True]
