@@ -365,7 +365,9 @@ class MergeWork(StagedWork):
             *(F.col(quoted(name)).alias(f"_source{key}") for name, key in keys.items()),
             *self._structs(SOURCE, self.source.columns),
         )
-        repeated = is_repeated(self.clauses, [F.col(f"_source{key}") for key in keys.values()])
+        repeated = None
+        if not self.cached.has_distinct_keys:
+            repeated = is_repeated(self.clauses, [F.col(f"_source{key}") for key in keys.values()])
         # Spark shuffles and sorts by the key for the join, too, and does both once.
         source = source.withColumn(REPEATED, F.lit(False) if repeated is None else repeated)  # noqa: FBT003 Spark's way
         matches = [source[f"_source{key}"] == target[f"_target{key}"] for key in keys.values()]

@@ -1,8 +1,9 @@
-"""Look up the keys of a merge in indices of the table, so that Spark joins few of its rows instead of all.
+"""Look up the keys of a merge in the table, so that Spark joins few of its rows instead of all.
 
 The keys of a small source come to the driver, which asks the indices; tasks then read the rows that may have one of
-the keys. Spark still compares the keys, so that an index need only narrow. A DataFrame may give other rows each time
-that it is evaluated, so it is kept from the first look at its keys to the end of the merge.
+the keys. Without an index, tasks get the keys, and read those of the table. Spark still compares the keys, so that an
+index need only narrow. A DataFrame may give other rows each time that it is evaluated, so it is kept from the first
+look at its keys to the end of the merge.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from lance_core.format.fragment import Fragment
+    from lance_core.format.manifest import Manifest
     from lance_core.format.schema import Schema
     from lance_core.index.answer import RowAnswer
     from lance_core.scan.plan import ScanPlan
@@ -56,8 +58,17 @@ if TYPE_CHECKING:
 MIN_TABLE_ROWS = 1 << 18
 """Smaller tables are read as a whole in the time that the jobs for the keys take."""
 
-_MOST_KEYS = 1 << 17
-"""Rows of a source whose keys come to the driver."""
+_MOST_KEYS, _MOST_KEYS_TO_TASKS = 1 << 17, 1 << 20
+"""Rows of a source whose keys come to the driver to ask indices, or to go to the tasks."""
+
+_MOST_KEY_BYTES = 1 << 24
+"""Bytes of these keys."""
+
+_MOST_MATCHED = 1 / 2
+"""Share of the table's rows from which on Spark's join of all of them costs as much as to look for the keys."""
+
+_MOST_BROADCAST_ROWS = 1 << 22
+"""Rows of a table whose keys every executor can hold, even if all of them match."""
 
 _MOST_SOURCE_BYTES, _UNKNOWN_BYTES = 1 << 28, 1 << 50
 """Estimate of Spark up to which a source is looked at, and from which on Spark does not know."""
@@ -98,9 +109,13 @@ class CachedSource:
 
     Args:
         frame: The DataFrame.
+
+    Attributes:
+        has_distinct_keys: No two rows have the same key; False if that is unknown.
     """
 
     def __init__(self, frame: DataFrame) -> None:
+        self.has_distinct_keys = False
         self._frame = frame
         self._is_cached = False
         self._is_large = False
@@ -115,25 +130,41 @@ class CachedSource:
         Returns:
             Them in the types of the table; None for a larger source, or one whose keys have other types.
         """
-        if self._is_large or not _has_types(self._frame, schema) or not _may_be_small(self._frame):
+        if self._is_large or not _has_types(self._frame, schema):
             return None
-        if not self._is_cached and not self._cache(min(most, _MOST_KEYS)):
+        self._keep()
+        # One more row tells a larger source, which is not read as a whole.
+        rows = self._frame.select(*(F.col(quoted(name)) for name in schema.names)).limit(most + 1).toArrow()
+        if rows.num_rows > most or rows.nbytes > _MOST_KEY_BYTES:
+            self._is_large = True
+            self.release()
             return None
-        rows = self._frame.select(*(F.col(quoted(name)) for name in schema.names)).toArrow()
         batches = cast_batches(iter(rows.to_batches()), schema.to_arrow())
-        return pa.Table.from_batches(batches, schema=schema.to_arrow())
+        keys = pa.Table.from_batches(batches, schema=schema.to_arrow())
+        distinct = keys.group_by(keys.column_names, use_threads=False).aggregate([])
+        self.has_distinct_keys = distinct.num_rows == keys.num_rows
+        return keys
 
-    def _cache(self, most: int) -> bool:
-        """Keep the rows if they are few; the first ones are counted, so that a large source is not read as a whole."""
-        level = self._frame.storageLevel
-        if not (level.useMemory or level.useDisk):  # else the caller keeps them
+    def _keep(self) -> None:
+        """Keep the rows, unless the caller does."""
+        if not self._is_cached and not self.is_kept:
             self._frame.persist()
             self._is_cached = True
-        if len(self._frame.select(F.lit(1)).limit(most + 1).collect()) <= most:
-            return True
-        self._is_large = True
-        self.release()
-        return False
+
+    @property
+    def num_bytes(self) -> int:
+        """Spark's estimate of the size; a client of Spark Connect gets none."""
+        if is_connect(self._frame.sparkSession):
+            return _UNKNOWN_BYTES
+        unknown: Any = self._frame
+        plan = unknown._jdf.queryExecution().optimizedPlan()  # noqa: SLF001 there is no public way
+        return int(str(plan.stats().sizeInBytes()))
+
+    @property
+    def is_kept(self) -> bool:
+        """True if the caller keeps the rows."""
+        level = self._frame.storageLevel
+        return level.useMemory or level.useDisk
 
     def release(self) -> None:
         """Forget the rows."""
@@ -163,16 +194,6 @@ def _is_exact(kind: pa.DataType) -> bool:
 _TEXT_CHECKS = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
 
 
-def _may_be_small(frame: DataFrame) -> bool:
-    """Return whether Spark's estimate allows that a source is small; a client of Spark Connect gets none."""
-    if is_connect(frame.sparkSession):
-        return True
-    unknown: Any = frame
-    plan = unknown._jdf.queryExecution().optimizedPlan()  # noqa: SLF001 there is no public way
-    num_bytes = int(str(plan.stats().sizeInBytes()))
-    return num_bytes <= _MOST_SOURCE_BYTES or num_bytes >= _UNKNOWN_BYTES
-
-
 def candidate_rows(
     change: Modification,
     snapshot: Snapshot,
@@ -196,26 +217,49 @@ def candidate_rows(
         The columns, ``_rowaddr`` and, in tables with stable row ids, ``_rowid``; None if indices do not help.
     """
     manifest, files = snapshot.manifest, OpenFiles(snapshot.store)
-    if manifest.num_rows < MIN_TABLE_ROWS or not has_key_index(files, manifest, on):
+    most = _most_keys(manifest, files, source, on)
+    schema = manifest.schema.select(on)
+    keys = source.keys(schema, most) if most else None
+    if keys is None:
         return None
-    keys = source.keys(manifest.schema.select(on), int(manifest.num_rows * MOST_SHARE))
-    candidates = None if keys is None else find_candidates(files, manifest, manifest.schema.select(on), keys)
-    if candidates is None:
+    candidates = find_candidates(files, manifest, schema, keys)
+    chosen = None if candidates is None else _fragments(snapshot, candidates.answer)
+    if candidates is not None and chosen is not None:
+        fragments = chosen
+        pieces = [piece for fragment in fragments for piece in _pieces(fragment, candidates.answer)]
+    elif len(on) == 1:
+        fragments = list(manifest.fragments)
+        pieces = [piece for fragment in fragments for piece in _cut(fragment.id, 0, fragment.physical_rows)]
+    else:
         return None
-    answer = candidates.answer
-    fragments = _fragments(snapshot, answer)
-    if fragments is None:
-        return None
-    chosen = replace(snapshot, manifest=replace(manifest, fragments=FragmentList.of(fragments)))
+    some = replace(snapshot, manifest=replace(manifest, fragments=FragmentList.of(fragments)))
     read = CandidateReader(
-        version=TaskVersion.whole(change.branch_address, chosen),
-        pieces=[piece for fragment in fragments for piece in _pieces(fragment, answer)],
+        version=TaskVersion.whole(change.branch_address, some),
+        pieces=pieces,
         columns=[*columns, *([ROW_ID] if manifest.uses_stable_row_ids else []), ROW_ADDRESS],
         within=within,
         num_tasks=parallelism(change.spark),
+        keys=keys.column(0).drop_null().unique() if len(on) == 1 else None,
+        key=on[0],
     )
     rows = change.spark.read.format(register_signing(change.spark, CandidateSource)).schema(read.schema)
-    return rows.option(OPTION, signed(read)).load()
+    frame = rows.option(OPTION, signed(read)).load()
+    has_keys_only = set(columns) <= set(on) and manifest.num_rows <= _MOST_BROADCAST_ROWS
+    return F.broadcast(frame) if has_keys_only else frame
+
+
+def _most_keys(manifest: Manifest, files: OpenFiles, source: CachedSource, on: Sequence[str]) -> int:
+    """Return the largest number of source rows whose keys are looked up; 0 for none.
+
+    A source of unknown size is counted only to ask an index, since rows that turn out to be many are read twice.
+    """
+    if manifest.num_rows < MIN_TABLE_ROWS:
+        return 0
+    if len(on) == 1 and (source.is_kept or source.num_bytes <= _MOST_SOURCE_BYTES):
+        return min(int(manifest.num_rows * _MOST_MATCHED), _MOST_KEYS_TO_TASKS)
+    if not has_key_index(files, manifest, on) or _MOST_SOURCE_BYTES < source.num_bytes < _UNKNOWN_BYTES:
+        return 0
+    return min(int(manifest.num_rows * MOST_SHARE), _MOST_KEYS)
 
 
 def _fragments(snapshot: Snapshot, answer: RowAnswer) -> list[Fragment] | None:
@@ -235,8 +279,12 @@ def _pieces(fragment: Fragment, answer: RowAnswer) -> Iterator[Piece]:
         yield Piece(fragment_id=fragment.id, start=0, end=end, offsets=rows.candidates())
         return
     for low, high in kept_ranges(rows.bounds, rows.may_match, 0, end):
-        for start in range(low, high, _PIECE_ROWS):
-            yield Piece(fragment_id=fragment.id, start=start, end=min(start + _PIECE_ROWS, high))
+        yield from _cut(fragment.id, low, high)
+
+
+def _cut(fragment_id: int, low: int, high: int) -> Iterator[Piece]:
+    for start in range(low, high, _PIECE_ROWS):
+        yield Piece(fragment_id=fragment_id, start=start, end=min(start + _PIECE_ROWS, high))
 
 
 class CandidateSource(SignedSource):
@@ -264,6 +312,8 @@ class CandidateReader(DataSourceReader):
         columns: Columns to read.
         within: SQL text; only these rows.
         num_tasks: Tasks to aim at.
+        keys: Only rows of whole ranges with one of these keys; None for all.
+        key: The column of these keys.
     """
 
     def __init__(
@@ -274,12 +324,16 @@ class CandidateReader(DataSourceReader):
         columns: Sequence[str],
         within: str | None,
         num_tasks: int,
+        keys: pa.ChunkedArray | pa.Array | None = None,
+        key: str,
     ) -> None:
         self._version = version
         self._pieces = pieces
         self._columns = columns
         self._within = within
         self._num_tasks = num_tasks
+        self._keys = keys
+        self._key = key
 
     @property
     def schema(self) -> StructType:
@@ -305,12 +359,44 @@ class CandidateReader(DataSourceReader):
         for piece in partition.pieces:
             fragment = snapshot.manifest.fragments.find(piece.fragment_id)
             assert fragment is not None  # noqa: S101 for the type checker: the driver chose it
-            yield from cast_batches(_rows(FragmentReader(files, fragment), plan, piece), types)
+            reader = FragmentReader(files, fragment)
+            if piece.offsets is None and self._keys is not None:
+                yield from cast_batches(self._with_keys(reader, plan, piece, self._keys), types)
+            else:
+                yield from cast_batches(_rows(reader, plan, piece), types)
 
-    def _plan(self, within: str | None = None) -> ScanPlan:
-        schema = self._version.manifest.schema
+    def _with_keys(
+        self, reader: FragmentReader, plan: ScanPlan, piece: Piece, keys: pa.ChunkedArray | pa.Array
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a range that have one of the keys; their other columns are read when they are known."""
+        import pyarrow.compute as pc  # noqa: PLC0415 slow to import
+
+        kernels: Any = pc
+        narrow = self._plan(self._within, [self._key, ROW_ADDRESS])
+        batches = list(scan_fragment(reader, narrow, start=piece.start, end=piece.end))
+        rows = pa.Table.from_batches(batches, schema=narrow.schema)
+        # All at once, since each call makes a hash table of the keys.
+        matched = rows.filter(kernels.is_in(rows.column(self._key), value_set=keys))
+        if set(self._columns) == {self._key, ROW_ADDRESS}:
+            yield from matched.to_batches()
+            return
+        addresses = np.asarray(matched.column(ROW_ADDRESS)).astype(np.int64)
+        if len(addresses) <= (piece.end - piece.start) * SPARSE_SHARE:
+            offsets = addresses - (reader.fragment.id << ADDRESS_SHIFT)
+            yield from _rows(reader, self._plan(), replace(piece, offsets=offsets))
+            return
+        for batch in scan_fragment(reader, plan, start=piece.start, end=piece.end):
+            is_matched = np.isin(np.asarray(batch.column(ROW_ADDRESS)).astype(np.int64), addresses)
+            yield batch.filter(pa.array(is_matched))
+
+    def _plan(self, within: str | None = None, columns: Sequence[str] | None = None) -> ScanPlan:
         return plan_scan(
-            schema, columns=self._columns, filter=within, batch_size=None, with_row_id=False, with_row_address=False
+            self._version.manifest.schema,
+            columns=columns or self._columns,
+            filter=within,
+            batch_size=None if columns is None else _PIECE_ROWS,
+            with_row_id=False,
+            with_row_address=False,
         )
 
 

@@ -4,6 +4,7 @@ import random
 
 import pyarrow as pa
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 everybody's name for it
 
 import lance_core
@@ -25,7 +26,7 @@ def table(request, uri):
 
 @pytest.fixture
 def read(monkeypatch):
-    """Rows of the table that merges read with the help of an index; None for those without."""
+    """Rows of the table that merges read whose keys were looked up; None for those that read all."""
     counts = []
     original = merge.candidate_rows
 
@@ -52,7 +53,7 @@ def test_an_upsert_reads_few_rows_and_those_that_no_index_knows(spark, table, re
     source = spark.createDataFrame([(7, 1), (50, 2), (299, 3), (350, 4), (900, 5)], "id long, v long")
     done = merge_lance(source, table.uri, "id").when_matched_update_all().when_not_matched_insert_all().execute()
     assert (done.num_updated_rows, done.num_inserted_rows) == (3, 2)
-    assert read == [2 + 100]
+    assert read == [3]
     expected |= {i: (i, v, f"old {i}") for i, v in ((7, 1), (299, 3), (350, 4))}
     expected |= {50: (50, 2, None), 900: (900, 5, None)}
     assert contents(table) == sorted(expected.values(), key=repr)
@@ -78,14 +79,37 @@ def test_a_source_that_is_never_the_same_is_read_once(spark, table, read):
     assert not source.is_cached
 
 
+@pytest.mark.parametrize("kept", ["s", "nothing"])
+def test_without_an_index_only_rows_with_a_key_are_read(spark, table, read, kept):
+    ids = [*range(0, 400, 4), 1000, 1001] if kept == "nothing" else [3, 50, 399, 1000]
+    source = spark.createDataFrame([(i * 10, i, "new") for i in ids], "v long, id long, s string")
+    source = (source if kept == "nothing" else source.drop("s")).cache()
+    expected = {row[1]: row for row in contents(table)}
+    done = merge_lance(source, table.uri, "v").when_matched_update_all().when_not_matched_insert_all().execute()
+    matched = {i for i in ids if i * 10 in expected}
+    assert (done.num_updated_rows, done.num_inserted_rows) == (len(matched), len(ids) - len(matched))
+    assert read == [len(matched)]
+    for i in ids:
+        text = "new" if kept == "nothing" else expected[i * 10][2] if i in matched else None
+        expected[i * 10] = (i, i * 10, text)
+    assert contents(table) == sorted(expected.values(), key=repr)
+
+
 @pytest.mark.parametrize("table", [False], indirect=True)
-def test_tables_are_read_whole_where_an_index_cannot_help(spark, table, read):
+def test_keys_that_repeat_in_the_source_are_refused(spark, table, read):
+    twice = spark.createDataFrame([(77, 1), (77, 2)], "v long, id long").cache()
+    with pytest.raises(PySparkException, match="more than one row of the DataFrame has the same new key"):
+        merge_lance(twice, table.uri, "v").when_matched_update_all().when_not_matched_insert_all().execute()
+    assert read == [0]
+
+
+@pytest.mark.parametrize("table", [False], indirect=True)
+def test_tables_are_read_whole_where_keys_cannot_be_looked_up(spark, table, read):
     few = spark.createDataFrame([(7, 1)], "id int, v long")
     merge_lance(few, table.uri, "id").when_matched_update_all().execute()
-    many = spark.range(200).selectExpr("id", "0L v")
+    many = spark.range(300).selectExpr("id", "0L v")
     merge_lance(many, table.uri, "id").when_matched_update_all().execute()
-    merge_lance(few, table.uri, "v").when_matched_update_all().execute()
-    assert read == [None] * 3
+    assert read == [None] * 2
     merge_lance(few, table.uri, "id").when_not_matched_by_source_delete("target.id = 8").execute()
-    assert len(read) == 3
+    assert len(read) == 2
     assert lance_core.dataset(table.uri).count_rows() == 398
