@@ -52,9 +52,9 @@ class LanceCountReader(DataSourceReader):
         snapshot = find_version(self.options)
         files = OpenFiles(snapshot.store)
         plan = ask_indices(snapshot, files, scan_plan(self.fields, self.options, [ROW_ADDRESS]))
-        few = find_few_rows(snapshot, files, plan, self.options)
-        if few is not None:
-            return [FoundRows.of([self._counted(few)], arrow_schema(self.schema))]
+        batches = find_few_rows(snapshot, files, plan, self.options)
+        if batches is not None:
+            return [FoundRows.of([self._counted(batches)], arrow_schema(self.schema))]
         return plan_tasks(snapshot, plan_ranges(snapshot, files, plan, self.options), self.options)
 
     @without_traceback

@@ -66,8 +66,8 @@ class LanceReader(DataSourceReader):
         snapshot = find_version(self.options)
         files = OpenFiles(snapshot.store)
         plan = ask_indices(snapshot, files, checked_plan(self.fields, self.options, self.schema))
-        few = find_few_rows(snapshot, files, plan, self.options)
-        if few is not None:
+        batches = find_few_rows(snapshot, files, plan, self.options)
+        if batches is not None:
             schema = arrow_schema(self.schema)
             return [
                 FoundRows.of(cast_batches(few, schema, truncate_nanoseconds=self.options.truncate_nanoseconds), schema)
