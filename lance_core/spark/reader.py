@@ -68,10 +68,7 @@ class LanceReader(DataSourceReader):
         plan = ask_indices(snapshot, files, checked_plan(self.fields, self.options, self.schema))
         batches = find_few_rows(snapshot, files, plan, self.options)
         if batches is not None:
-            schema = arrow_schema(self.schema)
-            return [
-                FoundRows.of(cast_batches(few, schema, truncate_nanoseconds=self.options.truncate_nanoseconds), schema)
-            ]
+            return [FoundRows.of(self._cast(batches), arrow_schema(self.schema))]
         return plan_tasks(snapshot, plan_ranges(snapshot, files, plan, self.options), self.options)
 
     @without_traceback
