@@ -159,7 +159,8 @@ def health_markdown(tables: Sequence[TableHealth]) -> str:
     lines = [f"| {' | '.join(_HEADER)} |", f"|---|{'---:|' * (len(_HEADER) - 2)}---|"]
     for health in sorted(tables, key=lambda table: (table.problem is None, not table.needs, table.table)):
         needs = health.problem or "; ".join(f"**{name}**: {why}" for name, why in health.needs.items()) or "nothing"
-        needs = "; ".join([needs, *(f"*advice*: {text}" for text in health.advice)])
+        # Texts of advice would make the table wider than the page.
+        needs += f"; *advice*: {len(health.advice)}, see `lance/advice`" if health.advice else ""
         cells = [f"`{health.table}`", *_cells(health.numbers), needs]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
@@ -335,8 +336,10 @@ def health_metadata(results: Sequence[TableHealth]) -> dict[str, Any]:
 
 
 def _advice(results: Sequence[TableHealth]) -> dict[str, Any]:
-    advice = {table.table: list(table.advice) for table in results if table.advice}
-    return {"lance/advice": dg.MetadataValue.json(advice)} if advice else {}
+    lines = [f"| `{table.table}` | {text} |" for table in results for text in table.advice]
+    return (
+        {"lance/advice": dg.MetadataValue.md("\n".join(["| table | advice |", "|---|---|", *lines]))} if lines else {}
+    )
 
 
 HEALTH_CHECKS = {

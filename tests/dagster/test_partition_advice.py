@@ -27,7 +27,8 @@ def advice(run):
         result = run(build_table_health(events, compaction=None, deletions=None, cleanup=None, **options))
         (event,) = result.get_asset_materialization_events()
         metadata = event.materialization.metadata
-        texts = metadata["lance/advice"].value["events"] if "lance/advice" in metadata else []
+        lines = metadata["lance/advice"].value.splitlines()[2:] if "lance/advice" in metadata else []
+        texts = [line.removeprefix("| `events` | ").removesuffix(" |") for line in lines]
         return texts, metadata["lance/health"].value.splitlines()[2]
 
     return of
@@ -46,7 +47,7 @@ def test_fragments_without_a_zone_map_are_told(run, advice, tables):
     assert text.startswith(
         "`day` has no zone map: a read or a replacement of one partition looks at the column of all 8"
     )
-    assert line.endswith(f"| nothing; *advice*: {text} |")
+    assert line.endswith("| nothing; *advice*: 1, see `lance/advice` |")
     tables.dataset("events").create_scalar_index("day", "ZONEMAP")
     assert advice()[0] == []
 
