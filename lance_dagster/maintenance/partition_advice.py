@@ -12,8 +12,10 @@ import dagster as dg
 import lance_core
 from lance_dagster.history import recent_properties
 from lance_dagster.identity import TOKEN
+from lance_dagster.maintenance.indices import INDICES
 from lance_dagster.partition_counts import PartitionCounts, existing_keys, partition_counts
 from lance_dagster.partitions import columns_of, dimension_definitions
+from lance_dagster.settings import PREFIX
 from lance_dagster.units import bytes_text, count_text
 
 if TYPE_CHECKING:
@@ -147,7 +149,7 @@ def manifest_advice(dataset: lance_core.LanceDataset, partitions: TablePartition
     }
     advice = [
         f"`{column}` has no zone map: a read or a replacement of one partition looks at the column of all "
-        f"{fragments:,} fragments; metadata 'lance/indices': {{'{column}': 'ZONEMAP'}}"
+        f"{fragments:,} fragments; metadata '{PREFIX}{INDICES}': {{'{column}': 'ZONEMAP'}}"
         for column in _columns(partitions)
         if fragments >= _MIN_FRAGMENTS and column in dataset.schema.names and column not in indexed
     ]
