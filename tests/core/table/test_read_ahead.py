@@ -2,6 +2,8 @@
 
 import threading
 import time
+from concurrent.futures import Future
+from contextvars import ContextVar
 from functools import partial
 
 import numpy as np
@@ -15,7 +17,7 @@ from lance_core.scan import take
 from lance_core.store.local import LocalReader
 from lance_core.store.memory import MemoryStore
 from lance_core.store.open import open_store
-from lance_core.store.tasks import blocking
+from lance_core.store.tasks import blocking, wait_for
 from lance_core.table import read_ahead
 from lance_core.table.read_ahead import Work, chained, computed, each, in_turn
 from lance_core.table.snapshot import open_snapshot
@@ -208,6 +210,52 @@ def test_a_stream_that_fails_answers_with_what_it_had_first():
     with pytest.raises(CorruptDataError, match="stream 2"):
         found.extend(chained(FarStore(), (Work(partial(stream, number)) for number in range(9))))
     assert found == [0, 1, 2]
+
+
+def test_a_task_may_read_ahead_itself():
+    barrier = threading.Barrier(4)
+
+    def work(number):
+        inner = chained(FarStore(), [Work(partial(_parts, number, part)) for part in range(3)])
+        return sum(inner) + _together(barrier, 0)
+
+    assert list(computed(FarStore(), [Work(partial(work, number)) for number in range(4)])) == [3, 33, 63, 93]
+
+
+def _parts(number, part):
+    blocking(lambda: time.sleep(0.001))
+    yield number * 10 + part
+
+
+def test_a_read_that_nobody_wants_any_more_is_cancelled_and_what_is_open_is_closed():
+    asked, closed = [], []
+
+    def stream(number):
+        try:
+            yield number
+            read = Future()
+            asked.append(read)
+            try:
+                yield wait_for(read)
+            except BaseException:
+                read.cancel()
+                raise
+        finally:
+            closed.append(number)
+
+    results = chained(FarStore(), [Work(partial(stream, number)) for number in range(4)])
+    assert next(results) == 0
+    while len(asked) < 4:
+        time.sleep(0.001)
+    results.close()
+    assert all(read.cancelled() for read in asked)
+    assert sorted(closed) == [0, 1, 2, 3]
+
+
+def test_tasks_see_the_context_of_their_reader():
+    run = ContextVar("run", default="none")
+    run.set("this one")
+    assert list(computed(FarStore(), [Work(lambda: blocking(run.get)), Work(run.get)])) == ["none", "this one"]
 
 
 # ------------------------------------------------------------------------------------------------------------- tables
