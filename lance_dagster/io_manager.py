@@ -278,7 +278,7 @@ class LanceIOManager(dg.ConfigurableIOManager):
                 existing,
                 scheme,
                 asset=context.asset_key.to_user_string(),
-                is_key=lambda key: definition.has_partition_key(key, dynamic_partitions_store=store),
+                keys=lambda: definition.get_partition_keys(dynamic_partitions_store=store),
             )
             _warn(context, [] if warning is None else [warning])
         return {SCHEME: scheme.to_json()}

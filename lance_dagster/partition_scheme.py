@@ -18,7 +18,7 @@ from lance_dagster.identity import TOKEN
 from lance_dagster.partitions import columns_of, dimension_definitions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     import lance_core
 
@@ -182,7 +182,7 @@ def change_warning(
     scheme: PartitionScheme,
     *,
     asset: str,
-    is_key: Callable[[str], bool],
+    keys: Callable[[], Collection[str]],
 ) -> str | None:
     """Return a warning if the newest output in a table was written by another scheme; None if it was not.
 
@@ -190,7 +190,7 @@ def change_warning(
         dataset: The table, newest version.
         scheme: Of the run.
         asset: Key of the asset, for the text.
-        is_key: Returns whether a text is a partition key of the asset.
+        keys: Returns the partition keys of the asset.
     """
     for _, properties in recent_properties(dataset, limit=_LOOKBACK):
         if TOKEN not in properties:
@@ -203,8 +203,9 @@ def change_warning(
             more = f", without the keys {removed[:_SHOWN_KEYS]}" if removed else ""
             change = f"from {before.text} to {scheme.text}{more}"
         else:
-            keys: list[str] = json.loads(properties.get(_PARTITIONS, "[]"))
-            strange = [key for key in keys if not is_key(key)]
+            written: list[str] = json.loads(properties.get(_PARTITIONS, "[]"))
+            present = set(keys())
+            strange = [key for key in written if key not in present]
             if not strange:
                 return None
             change = f"to {scheme.text}: {strange[:_SHOWN_KEYS]} of the last run are no keys any more"

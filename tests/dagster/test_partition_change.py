@@ -8,7 +8,7 @@ import pytest
 
 import lance_core
 from lance_core.errors import InvalidInputError
-from lance_dagster import LanceResource, build_partition_change_job
+from lance_dagster import LanceResource, build_partition_change_job, io_manager
 from lance_dagster.partition_counts import existing_keys, outside_filter, partition_counts
 from lance_dagster.partition_plan import plan_partition_change
 from lance_dagster.partition_scheme import PartitionScheme
@@ -197,6 +197,18 @@ def test_a_run_with_changed_partitions_warns_once(run, instance):
     (text,) = warnings_of(instance, changed)
     assert "changed from daily from 2026-01-30 (UTC) by `day` to monthly from 2026-01-01 (UTC) by `day`" in text
     assert "The job events__change_partitions (build_partition_change_job)" in text
+
+
+@pytest.mark.parametrize("definition", [DAYS, MONTHS, dg.StaticPartitionsDefinition(["2026-02-02"])], ids=repr)
+def test_tables_of_earlier_releases_warn_by_their_keys(run, instance, monkeypatch, definition):
+    """They did not record their scheme."""
+    with monkeypatch.context() as patched:
+        patched.setattr(io_manager, "SCHEME", "none")
+        run(events_of(DAYS), partition_key="2026-02-02")
+    key = definition.get_first_partition_key()
+    texts = warnings_of(instance, run(events_of(definition), partition_key=key))
+    expected = ["to monthly from 2026-01-01 (UTC) by `day`: ['2026-02-02'] of the last run are no keys any more"]
+    assert [text.partition("changed ")[2].partition(". Rows")[0] for text in texts] == expected * (definition is MONTHS)
 
 
 def test_further_static_keys_are_no_change_but_removed_ones_are(run, instance):
