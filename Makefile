@@ -14,7 +14,8 @@
 PYTHON ?= python3
 PORT ?= 3000
 DOCS_PORT ?= 8000
-WORKERS ?= auto
+# One more than there are cores: many tests wait for other processes.
+WORKERS ?= $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) + 1 )))
 VENV := .venv
 BIN := $(CURDIR)/$(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check

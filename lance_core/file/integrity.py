@@ -136,6 +136,18 @@ class BlockChecks:
             np.where(is_before, np.minimum(-(-ends // width) * width, limit), ends),
         )
 
+    def spread_unknown(self, starts: Int64s, ends: Int64s) -> tuple[Int64s, Int64s]:
+        """As `spread`, but ranges all of whose blocks are known to be good stay as they are."""
+        low, high = self.spread(starts, ends)
+        if not len(starts) or not self._is_good.any():
+            return low, high
+        width = self._section.block_size
+        firsts, lasts = low // width, -(-high // width)
+        base, end = int(firsts.min()), int(lasts.max())
+        num_good = starts_of(self._is_good[base:end])
+        is_good = num_good[lasts - base] - num_good[firsts - base] == lasts - firsts
+        return np.where(is_good, starts, low), np.where(is_good, ends, high)
+
     def check(self, data: memoryview, starts: Int64s, ends: Int64s, *, at: int = 0) -> None:
         """Check all blocks that some ranges touch; what is known to be good is passed over.
 
@@ -175,7 +187,8 @@ class BlockChecks:
 
         Args:
             data: The copies.
-            starts: Shape (n,), positions in the file: ascending, and from `spread`.
+            starts: Shape (n,), positions in the file: ascending, and from `spread` or `spread_unknown`; a range that
+                does not begin or end with a block begins or ends in one that is known to be good.
             ends: Shape (n,).
 
         Raises:

@@ -53,7 +53,9 @@ class CopiedRanges:
     def __init__(self, source: ObjectReader, checks: BlockChecks | None, starts: Int64s, ends: Int64s) -> None:
         self._source = source
         if checks is not None:
-            starts, ends = checks.spread(starts, ends)
+            # What lies in memory costs less to copy and to check again than to find out what was checked before.
+            is_near = offers(source, CopiedReader, "copy_present")
+            starts, ends = checks.spread(starts, ends) if is_near else checks.spread_unknown(starts, ends)
         reach = np.maximum.accumulate(ends)
         is_first = np.append(True, starts[1:] > reach[:-1])[: len(starts)]
         is_last = np.append(is_first[1:], True)[: len(starts)]
