@@ -3,7 +3,7 @@
 #   make ui            look at it in Dagster's UI (PORT=3000)
 #   make check         lint, types, import contracts and the fast tests of the core: what one runs between edits
 #   make lint          linter, formatter, types, import contracts
-#   make test          run all tests, in as many processes as there are cores (WORKERS=1)
+#   make test          run all tests, in one process more than there are cores (WORKERS=1)
 #   make test-spark    run the Spark tests with every version of pyspark that is supported
 #   make docs          build the documentation site and show it (DOCS_PORT=8000)
 #   make bench-far     measure beside pylance on object storage
