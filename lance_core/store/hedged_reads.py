@@ -11,6 +11,7 @@ import atexit
 import logging
 import os
 import threading
+import time
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -34,6 +35,10 @@ _HEDGES_OF_READ, _HEDGES = 2, 16
 """How often one read is asked again, and how many such requests of a connection are on their way at the same time."""
 
 _EXIT_WAIT_S = 1.0
+
+_EXIT_PAUSE_S = 0.02
+"""Threads of obstore still put away answers that were taken already. One that asks for the interpreter when that is
+gone aborts the process, after all its work was done: one process in ten on a busy machine."""
 
 
 @frozen(kw_only=True)
@@ -199,3 +204,4 @@ def _end(loop: asyncio.AbstractEventLoop, thread: threading.Thread, process: int
 
     loop.call_soon_threadsafe(stop)
     thread.join(_EXIT_WAIT_S)
+    time.sleep(_EXIT_PAUSE_S)
