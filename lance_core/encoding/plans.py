@@ -156,20 +156,11 @@ def bridge(starts: Int64s, ends: Int64s) -> Ranges:
     return list(zip(starts.tolist(), ends.tolist(), strict=True))
 
 
-def coalesced_ranges(ranges: ByteRanges) -> Ranges:
-    """Coalesce byte ranges into the ranges to read, ascending."""
-    starts, ends = ranges.starts, ranges.ends
-    if (starts[1:] < starts[:-1]).any():
-        order = np.argsort(starts, kind="stable")
-        starts, ends = starts[order], ends[order]
-    return bridge(starts, ends)
-
-
 def range_buffers(ranges: Ranges, buffers: Sequence[pa.Buffer]) -> RangeBuffers:
     """Return the buffers of byte ranges, out of those that were read.
 
     Args:
-        ranges: From `coalesced_ranges`.
+        ranges: Ascending.
         buffers: One for each.
     """
     starts = np.array([start for start, _ in ranges], np.int64)

@@ -10,7 +10,6 @@ import numpy as np
 
 from lance_core.encoding.kernels import empty, starts_of
 from lance_core.encoding.plans import ByteRanges, RangeBuffers
-from lance_core.file.read import strategy
 from lance_core.store.base import AheadReader, CopiedReader, offers
 
 if TYPE_CHECKING:
@@ -112,9 +111,11 @@ class ScatteredRead:
     Args:
         copies: Of each file.
         file_span: Positions in the n-th file are told as n times this and more.
+        read_ahead: From so many ranges on that later files have to wait for, the first file is finished before more
+            is asked for; None if all may wait at once.
     """
 
-    def __init__(self, copies: Sequence[CopiedRanges], *, file_span: int = 0) -> None:
+    def __init__(self, copies: Sequence[CopiedRanges], *, file_span: int = 0, read_ahead: int | None = None) -> None:
         self._copies = copies
         self._file_span = file_span
         offsets = starts_of(np.array([copy.num_bytes for copy in copies], np.int64)).tolist()
@@ -123,7 +124,7 @@ class ScatteredRead:
         for copy, (low, high) in zip(copies, pairwise(offsets), strict=True):
             copy.begin(self._memory[low:high].data)
             self._unfinished.append(copy)
-            while sum([behind.num_missing for behind in islice(self._unfinished, 1, None)]) >= strategy.READ_AHEAD:
+            while read_ahead is not None and self._num_missing_behind() >= read_ahead:
                 self._unfinished.popleft().finish()
 
     def result(self) -> RangeBuffers:
@@ -133,6 +134,9 @@ class ScatteredRead:
         firsts = np.concatenate([copy.starts + at * self._file_span for at, copy in enumerate(self._copies)])
         sizes = np.concatenate([copy.ends - copy.starts for copy in self._copies])
         return RangeBuffers(self._memory, firsts, starts_of(sizes)[:-1] - firsts)
+
+    def _num_missing_behind(self) -> int:
+        return sum([copy.num_missing for copy in islice(self._unfinished, 1, None)])
 
 
 def _put(buffers: Sequence[pa.Buffer], memory: memoryview) -> None:

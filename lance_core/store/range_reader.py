@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 
 import numpy as np
@@ -93,7 +94,7 @@ class RangeReader:
         self._check(ranges)
         plan = plan_reads([(0, 0) if start >= self._tail_start else (start, end) for start, end in ranges])
         requests = [request for span in plan.spans for request in span.requests]
-        return _PendingRanges(self, ranges, plan, self._fetch(requests) if requests else None)
+        return _PendingPieces(self._fetch(requests) if requests else None, partial(self._slices, ranges, plan))
 
     def merged(
         self, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64], /
@@ -115,7 +116,7 @@ class RangeReader:
             if first < end:
                 target[at : at + end - first] = tail[first - self._tail_start : end - self._tail_start]
                 at += end - first
-        return _PendingCopy(self, target, requests, self._fetch(requests) if requests else None)
+        return _PendingPieces(self._fetch(requests) if requests else None, partial(self._put, target, requests))
 
     def close(self) -> None:
         """Nothing is held open."""
@@ -127,15 +128,19 @@ class RangeReader:
                     f"bytes {start} to {end} are not in the object of {self._size} bytes", path=self._path
                 )
 
-    def check_pieces(self, requests: Sequence[tuple[int, int]], pieces: Sequence[bytes]) -> None:
+    def _check_pieces(self, requests: Sequence[tuple[int, int]], pieces: Sequence[bytes]) -> None:
         """Raise ConnectionError if a request did not bring all that was asked for."""
         for (start, end), piece in zip(requests, pieces, strict=True):
             if len(piece) != end - start:
                 raise ConnectionError(f"{self._path}: asked for bytes {start} to {end}, got {len(piece)}")
 
-    def slices(self, ranges: Sequence[tuple[int, int]], plan: ReadPlan, pieces: Sequence[bytes]) -> list[pa.Buffer]:
+    def _put(self, target: npt.NDArray[np.uint8], requests: Sequence[tuple[int, int]], pieces: Sequence[bytes]) -> None:
+        self._check_pieces(requests, pieces)
+        _put(pieces, target)
+
+    def _slices(self, ranges: Sequence[tuple[int, int]], plan: ReadPlan, pieces: Sequence[bytes]) -> list[pa.Buffer]:
         """Return ranges out of what a plan's requests brought, and of the end of the object."""
-        self.check_pieces([request for span in plan.spans for request in span.requests], pieces)
+        self._check_pieces([request for span in plan.spans for request in span.requests], pieces)
         left = iter(pieces)
         spans = [_joined(span.start, span.end, [next(left) for _ in span.requests]) for span in plan.spans]
         return [
@@ -146,61 +151,21 @@ class RangeReader:
         ]
 
 
-class _PendingRanges:
-    """Ranges that are on their way, unless the end of the object has all of them."""
-
-    def __init__(
-        self,
-        reader: RangeReader,
-        ranges: Sequence[tuple[int, int]],
-        plan: ReadPlan,
-        pieces: PendingRead[list[bytes]] | None,
-    ) -> None:
-        self._reader = reader
-        self._ranges = ranges
-        self._plan = plan
-        self._pieces = pieces
-
-    def result(self) -> list[pa.Buffer]:
-        """Wait for the ranges."""
-        pieces = [] if self._pieces is None else self._pieces.result()
-        return self._reader.slices(self._ranges, self._plan, pieces)
-
-    def cancel(self) -> None:
-        """Say that nobody wants them."""
-        if self._pieces is not None:
-            self._pieces.cancel()
-
-
-class _PendingCopy:
-    """Bytes that are on their way into memory.
+class _PendingPieces(Generic[_T]):
+    """Pieces of an object that are on their way, and what is made of them.
 
     Args:
-        reader: Asked for them.
-        target: Takes them, from its beginning.
-        requests: Half-open ranges, one behind the other in memory.
-        pieces: What they bring; None if there are none.
+        pieces: The pieces; None if the end of the object has all that is wanted.
+        use: Is told the pieces.
     """
 
-    def __init__(
-        self,
-        reader: RangeReader,
-        target: npt.NDArray[np.uint8],
-        requests: Sequence[tuple[int, int]],
-        pieces: PendingRead[list[bytes]] | None,
-    ) -> None:
-        self._reader = reader
-        self._target = target
-        self._requests = requests
+    def __init__(self, pieces: PendingRead[list[bytes]] | None, use: Callable[[list[bytes]], _T]) -> None:
         self._pieces = pieces
+        self._use = use
 
-    def result(self) -> None:
-        """Wait for them."""
-        if self._pieces is None:
-            return
-        pieces = self._pieces.result()
-        self._reader.check_pieces(self._requests, pieces)
-        _put(pieces, self._target)
+    def result(self) -> _T:
+        """Wait for the pieces."""
+        return self._use([] if self._pieces is None else self._pieces.result())
 
     def cancel(self) -> None:
         """Say that nobody wants them."""

@@ -14,6 +14,8 @@ from functools import lru_cache
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from lance_core.errors import UnsupportedError
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -49,9 +51,22 @@ class Tasks:
     Args:
         num_ahead: Tasks that may compute their results before these are wanted; those behind them only ask. All may if
             None.
+
+    Attributes:
+        stack: Makes the stack of a task.
+
+    Raises:
+        UnsupportedError: greenlet is not installed.
     """
 
     def __init__(self, num_ahead: int | None = None) -> None:
+        try:
+            from greenlet import greenlet  # noqa: PLC0415 not needed for local files
+        except ImportError as error:
+            raise UnsupportedError(
+                "fragments in a remote store are read with greenlet, which is not installed: pip install greenlet"
+            ) from error
+        self.stack: type[greenlet] = greenlet
         self._num_ahead = num_ahead
         self._num_finished = 0
         self._changed = threading.Condition()
@@ -68,7 +83,7 @@ class Tasks:
             number: In the order in which results are wanted.
             num_asks: How often it asks a store before it begins to compute.
         """
-        if number == 0:
+        if self._thread.ident is None:
             self._thread.start()
         task = self._unfinished[number] = Task(self, work, number, num_asks)
         self.wake(task)
@@ -90,7 +105,8 @@ class Tasks:
         with self._changed:
             self._has_ended = True
             self._changed.notify()
-        if self._thread.ident is not None:
+        # A collection of garbage may end them in their own thread.
+        if self._thread.ident not in (None, threading.get_ident()):
             self._thread.join()
 
     def _run(self) -> None:
@@ -140,9 +156,7 @@ class Task:
     def resume(self) -> bool:
         """Go on to where it waits again; return whether it has finished."""
         if self._stack is None:
-            from greenlet import greenlet  # noqa: PLC0415 not needed for local files
-
-            self._stack = greenlet(self._work)
+            self._stack = self._tasks.stack(self._work)
             self._stack.gr_context = self._context
         return self._switched(self._stack.switch)
 

@@ -40,6 +40,7 @@ def wait_for_other_steps(context: dg.AssetExecutionContext) -> None:
             context.log.info("Waiting for %d other steps of this run.", len(waiting))
             is_told = True
         time.sleep(_POLL_S)
+    context.log.warning("Other steps of this run did not end within %d hours.", _MAX_WAIT_S // 3600)
 
 
 def pending_steps(step_key: str, upstream: Mapping[str, set[str]], finished: Mapping[str, bool]) -> set[str]:

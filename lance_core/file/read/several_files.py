@@ -124,4 +124,4 @@ class _SeveralFiles:
         ]
         if sum([copy.num_bytes for copy in copies]) > strategy.MOST_JOINED_BYTES:
             raise _TooLargeError
-        return ScatteredRead(copies, file_span=1 << _BASE_BITS).result()
+        return ScatteredRead(copies, file_span=1 << _BASE_BITS, read_ahead=strategy.READ_AHEAD).result()

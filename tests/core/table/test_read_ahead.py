@@ -1,5 +1,6 @@
 """Reading several fragments at the same time, where their store is far away."""
 
+import sys
 import threading
 import time
 from concurrent.futures import Future
@@ -11,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import lance_core
-from lance_core.errors import CorruptDataError
+from lance_core.errors import CorruptDataError, UnsupportedError
 from lance_core.file.integrity import BlockChecks
 from lance_core.scan import take
 from lance_core.store.local import LocalReader
@@ -250,6 +251,13 @@ def test_a_read_that_nobody_wants_any_more_is_cancelled_and_what_is_open_is_clos
     results.close()
     assert all(read.cancelled() for read in asked)
     assert sorted(closed) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("run", [chained, computed])
+def test_a_missing_greenlet_is_named(monkeypatch, run):
+    monkeypatch.setitem(sys.modules, "greenlet", None)
+    with pytest.raises(UnsupportedError, match="pip install greenlet"):
+        list(run(FarStore(), [Work(lambda: iter([1]))]))
 
 
 def test_tasks_see_the_context_of_their_reader():

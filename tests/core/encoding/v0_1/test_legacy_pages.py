@@ -6,9 +6,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from lance_core.encoding.plans import ByteRanges, coalesced_ranges, range_buffers
+from lance_core.encoding.plans import ByteRanges, bridge, range_buffers
 from lance_core.encoding.v0_1.pages import cut_rows, read_spans, read_values
 from lance_core.errors import CorruptDataError, UnsupportedError
+from lance_core.file.scattered import in_order
 from lance_core.format.legacy_file import decode_legacy_footer, decode_legacy_metadata, decode_page_table
 
 
@@ -21,7 +22,7 @@ def run(steps, memory):
                 assert isinstance(one, ByteRanges)
                 assert one.starts.min() >= 0
                 assert one.ends.max() <= len(memory)
-            ranges = [coalesced_ranges(one) for one in wanted]
+            ranges = [bridge(*in_order([one])) for one in wanted]
             buffers = [[pa.py_buffer(memory[start:end]) for start, end in one] for one in ranges]
             wanted = steps.send([range_buffers(one, read) for one, read in zip(ranges, buffers, strict=True)])
     except StopIteration as stop:
