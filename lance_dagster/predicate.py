@@ -46,7 +46,7 @@ class ColumnTest:
         type: Its Arrow type (value type of a dictionary).
         expression: What to compute instead of taking a column; None for a column.
         values: Allowed values; empty if there are ranges.
-        ranges: Allowed ranges [start, end), disjoint and in order.
+        ranges: Allowed ranges [start, end), disjoint, in any order.
     """
 
     column: str
@@ -62,7 +62,7 @@ class ColumnTest:
 
     def term(self) -> str:
         """The column or expression as SQL text."""
-        return quote(self.column) if self.expression is None else f"({self.column})"
+        return _term(self.column, self.expression)
 
     def sql(self) -> str:
         """As SQL text in lance_core's dialect (that of Lance)."""
@@ -92,9 +92,11 @@ class ColumnTest:
             indices = pc.index_in(column, value_set=pa.array(self.values, self.type))
             return _numpy(pc.fill_null(indices, -1)).astype(np.int64)
         bounds = _numpy(_integers(pa.array([bound for range_ in self.ranges for bound in range_], self.type)))
+        order = np.argsort(bounds[::2], kind="stable")  # that of keys need not be that of time, as in 31-01-2026
+        bounds = bounds.reshape(-1, 2)[order].ravel()
         position = np.searchsorted(bounds, _numpy(pc.fill_null(_integers(column), bounds[0] - 1)), side="right")
         # Odd positions are inside of a range: after its start, not after its end.
-        return np.where(position % 2 == 1, position // 2, -1)
+        return np.where(position % 2 == 1, order[np.minimum(position // 2, len(order) - 1)], -1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +143,10 @@ def typed(selection: PartitionSelection, schema: pa.Schema) -> Predicate:
 
 def partition_terms(selection: PartitionSelection, schema: pa.Schema) -> dict[str, str]:
     """Return the columns that ``count_by_key`` needs: name -> SQL text, one for each dimension."""
-    return {f"p{i}": column_test(dimension, schema, None).term() for i, dimension in enumerate(selection.dimensions)}
+    return {
+        f"p{i}": _term(dimension.column, _resolved(dimension, schema)[1])
+        for i, dimension in enumerate(selection.dimensions)
+    }
 
 
 def count_by_key(selection: PartitionSelection, schema: pa.Schema, values: pa.Table) -> Mapping[str, int]:
@@ -180,18 +185,13 @@ def column_test(
     Args:
         dimension: The keys.
         schema: Columns of the table.
-        windows: Time windows of the keys, in the order of time; None compares values.
+        windows: Disjoint time windows of the keys; None compares values.
 
     Raises:
         InvalidInputError: The column is missing or a key does not fit its type.
     """
-    text, expression = dimension.column, None
-    if text in schema.names:
-        type_ = schema.field(text).type
-    else:
-        expression = _expression(dimension, schema)
-        type_ = expression.type
-    type_ = type_.value_type if pa.types.is_dictionary(type_) else type_
+    text = dimension.column
+    type_, expression = _resolved(dimension, schema)
     if windows and pa.types.is_temporal(type_) and not pa.types.is_time(type_):
         ranges = tuple((_bound(start, type_), _bound(end, type_)) for start, end in windows)
         if any(not start < end for start, end in ranges):  # pyright: ignore[reportOperatorIssue] - both of one type
@@ -202,6 +202,17 @@ def column_test(
         msg = f"Several partition keys mean the same value of column {text!r} ({type_})."
         raise InvalidInputError(msg)
     return ColumnTest(column=text, type=type_, expression=expression, values=values)
+
+
+def _resolved(dimension: DimensionKeys, schema: pa.Schema) -> tuple[pa.DataType, Expression | None]:
+    """The type of what a dimension names, and the expression that it is; None for a column."""
+    expression = None if dimension.column in schema.names else _expression(dimension, schema)
+    type_ = schema.field(dimension.column).type if expression is None else expression.type
+    return type_.value_type if pa.types.is_dictionary(type_) else type_, expression
+
+
+def _term(text: str, expression: Expression | None) -> str:
+    return quote(text) if expression is None else f"({text})"
 
 
 def _expression(dimension: DimensionKeys, schema: pa.Schema) -> Expression:

@@ -220,6 +220,18 @@ def test_partitions_by_conditions_on_floats_have_the_same_rows_in_every_form(tmp
         assert count_by_key(selection, rows.schema, terms) == {key: len(expected)}
 
 
+@pytest.mark.parametrize("fmt", ["%d-%m-%Y", "%m/%d/%Y", "%Y-%m-%d"])
+def test_rows_of_time_windows_are_counted_whatever_the_order_of_keys_as_text(fmt):
+    days = dg.DailyPartitionsDefinition(datetime(2025, 12, 28), end_date=datetime(2026, 3, 5), fmt=fmt)
+    chosen = [date(2025, 12, 31), date(2026, 1, 2), date(2026, 2, 1), date(2026, 2, 28), date(2026, 3, 1)]
+    rows = [day for times, day in enumerate(chosen, 1) for _ in range(times)]
+    table = pa.table({"day": pa.array([*rows, None, date(2025, 12, 30), date(2026, 3, 2), date(2026, 1, 15)])})
+    selection = select_partitions(days, [day.strftime(fmt) for day in chosen], "day")
+    assert counted(selection, table) == {day.strftime(fmt): times for times, day in enumerate(chosen, 1)}
+    (batch,) = table.to_batches()
+    assert typed(selection, table.schema).mask(batch).sum() == len(rows)
+
+
 def test_floats_are_no_partition_keys():
     selection = select_partitions(dg.StaticPartitionsDefinition(["nan"]), ["nan"], "x")
     with pytest.raises(UnsupportedError, match="partition column of type double"):
