@@ -91,6 +91,7 @@ class Candidates:
             return None
         pairs = [column.of(reader) for column in columns]
         offsets = reduce(partial(np.intersect1d, assume_unique=True), [rows for rows, _ in pairs])
+        offsets = offsets[self.answer.may_match_at(offsets + (reader.fragment.id << ADDRESS_SHIFT))]
         return offsets, {
             column.name: column.values.take(pa.array(numbers[np.searchsorted(rows, offsets)]))
             for column, (rows, numbers) in zip(columns, pairs, strict=True)

@@ -60,6 +60,10 @@ class RowAnswer:
         """Return the codes of some rows."""
         return self.codes[np.searchsorted(self.bounds, rows, side="right")]
 
+    def may_match_at(self, rows: Int64s) -> npt.NDArray[np.bool_]:
+        """Return for some rows whether they may match."""
+        return (self.at(rows) & TRUE) != 0
+
     @property
     def is_unknown(self) -> bool:
         """True if nothing is known of any row."""

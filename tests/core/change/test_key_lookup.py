@@ -172,6 +172,19 @@ def test_a_key_of_several_columns_is_read_where_no_index_knows_it(tmp_path, monk
     assert sum(name_rows) <= 4 * 3
 
 
+@pytest.mark.parametrize("stable", [False, True], ids=["addresses", "stable ids"])
+def test_an_index_of_another_column_of_the_key_narrows_what_a_btree_finds(tmp_path, monkeypatch, stable):
+    rows = pa.table({"name": [f"n{number % 500}" for number in range(20_000)], "k": range(20_000), "x": range(20_000)})
+    dataset = lance_core.write_dataset(rows, tmp_path / "t", max_rows_per_file=5_000, enable_stable_row_ids=stable)
+    dataset.create_scalar_index("name", "BTREE")
+    dataset.create_scalar_index("k", "ZONEMAP", rows_per_zone=1000)
+    counts = key_rows_read(monkeypatch)
+    merge = dataset.merge_insert(["name", "k"]).when_matched_update_all().when_not_matched_insert_all()
+    stats = merge.execute(pa.table({"name": ["n7", "n9", "n8"], "k": [507, 509, 509], "x": [0, 0, 0]}))
+    assert (stats["num_updated_rows"], stats["num_inserted_rows"]) == (2, 1)
+    assert 0 < sum(counts) <= 3 * 2  # of 3 * 40 rows with these names, those of the zone
+
+
 @pytest.mark.parametrize("value", [0.0, -0.0, float("nan")])
 def test_zeros_and_nan_among_keys_are_left_to_a_scan(tmp_path, monkeypatch, value):
     keys = [0.0, -0.0, float("nan"), 1.5] * 50
