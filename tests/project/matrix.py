@@ -33,16 +33,6 @@ COMPAT = (
 )
 """Tests of tables and files in both directions; names that older versions of pylance lack are for `test_api`."""
 FAST = ["-m", "not slow", "tests/core/test_dataset_read.py", "tests/core/test_dataset_write.py", "tests/core/format"]
-TOOLS = (
-    "pytest>=8.3",
-    "pytest-timeout>=2.3",
-    "hypothesis>=6.130",
-    "pytest-xdist>=3.8",
-    "pandas",
-    "polars",
-    "moto[s3,server]",
-)
-
 
 def main(words: list[str]) -> None:
     """Run the tests of each environment and write the table."""
@@ -80,7 +70,7 @@ def with_environment(folder: Path, python: str, dependencies: str) -> tuple[str,
     constraints = folder / f"{dependencies}.txt"
     constraints.write_text(constraints_of(dependencies))
     program = str(place / "bin" / "python")
-    install = [program, "-m", "pip", "install", "--quiet", "--constraint", str(constraints), str(ROOT), *TOOLS]
+    install = [program, "-m", "pip", "install", "--quiet", "--constraint", str(constraints), str(ROOT), "--group", "test"]
     installed = run(install)
     if installed.returncode:
         return "", f"cannot be installed: {installed.stderr.strip().splitlines()[-1]}"
