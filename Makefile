@@ -7,7 +7,7 @@
 #   make test-spark    run the Spark tests with every version of pyspark that is supported
 #   make docs          build the documentation site and show it (DOCS_PORT=8000)
 #   make bench-far     measure beside pylance on object storage
-#   make release-check  build the packages, install them into empty environments, use them there
+#   make release-check  build the packages and the SBOM into dist/, install them into empty environments, use them there
 #   make test-deploy   run the deployment example as processes: Postgres, a Spark cluster, Dagster's services
 #   make matrix        run the compat tests with other versions of pylance and of Python (PYLANCE="10 11 12 13 14")
 #   make test-torch    run the tests of lance_core.torch with PyTorch, several GB

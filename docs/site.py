@@ -42,7 +42,7 @@ SECTIONS = {
         "docs/command-line.md",
     ),
     "In production": ("docs/deployment.md", "docs/incidents.md", "docs/observing.md"),
-    "Reference": ("reference/*.md", "docs/supported.md", "docs/versions.md"),
+    "Reference": ("reference/*.md", "docs/supported.md", "docs/versions.md", "docs/support.md"),
     "Understanding": ("docs/guarantees.md", "docs/comparison.md", "docs/security.md", "benchmarks/README.md"),
     "Design": ("docs/design/README.md", "lance_core/README.md", "docs/design/*.md"),
     "Contributing": ("CONTRIBUTING.md", "docs/contributing/*.md", "tests/README.md", "SECURITY.md", "CHANGELOG.md"),

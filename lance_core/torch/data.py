@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import warnings
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 
 from lance_core.dataset import LanceDataset as Table
 from lance_core.dataset import dataset as open_dataset
+from lance_core.deprecation import warn_deprecated
 from lance_core.errors import InvalidInputError
 from lance_core.sampler import FullScanSampler, Sampler, ShardedBatchSampler, ShardedFragmentSampler, maybe_sample
 from lance_core.torch.backend import torch
@@ -113,7 +113,7 @@ class LanceDataset(torch.utils.data.IterableDataset):  # pyright: ignore[reportU
         if shard_granularity not in (None, "fragment", "batch"):
             raise InvalidInputError(f"shard_granularity is 'fragment' or 'batch', not {shard_granularity!r}")
         if rank is not None and world_size is not None:
-            warnings.warn("rank and world_size are deprecated: give a sampler", DeprecationWarning, stacklevel=2)
+            warn_deprecated("rank and world_size", instead="give a sampler")
         self.dataset = dataset if isinstance(dataset, Table) else open_dataset(dataset, **(dataset_options or {}))
         self.batch_size, self.batch_readahead = batch_size, batch_readahead
         self.columns, self.filter, self.samples = columns, filter, samples

@@ -3,7 +3,6 @@
 import re
 import subprocess
 import sys
-import tomllib
 from functools import cache
 from pathlib import Path
 
@@ -133,12 +132,6 @@ def test_hooks_run_the_commands_of_make_lint():
     targets = re.search(r"^lint: (.+)$", makefile, re.MULTILINE).group(1).split()
     recipes = [re.search(rf"^{target}:.*\n((?:\t.*\n)+)", makefile, re.MULTILINE).group(1) for target in targets]
     assert commands == {line.removeprefix("\t@$(BIN)/") for recipe in recipes for line in recipe.splitlines()}
-
-
-def test_the_source_distribution_has_the_pages():
-    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    included = settings["tool"]["hatch"]["build"]["targets"]["sdist"]["include"]
-    assert [page for page in PAGES if page.relative_to(ROOT).parts[0] not in included] == []
 
 
 @pytest.mark.slow
