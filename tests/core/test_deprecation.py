@@ -20,7 +20,8 @@ def plus(a: int, b: int = 1) -> int:
 
 
 def test_a_deprecated_function_works_and_warns_its_caller():
-    with pytest.warns(DeprecationWarning, match=r"^plus is deprecated since 0.3 and removed in 0.5: use add$") as caught:
+    notice = r"^plus is deprecated since 0.3 and removed in 0.5: use add$"
+    with pytest.warns(DeprecationWarning, match=notice) as caught:
         assert plus(1, b=2) == 3
     assert caught[0].filename == __file__
 

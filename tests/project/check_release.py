@@ -4,8 +4,8 @@
     python tests/project/check_release.py base ui    some of them
 
 What is committed is built twice, from the commit and from the source distribution, and must be the same bytes. Each
-environment is empty but for the wheel and its extras, in the versions of ``requirements.lock``. Programs run in an empty
-folder, so that nothing of the checkout is imported.
+environment is empty but for the wheel and its extras, in the versions of ``requirements.lock``. Programs run in an
+empty folder, so that nothing of the checkout is imported.
 """
 
 from __future__ import annotations
@@ -108,12 +108,13 @@ def build(folder: Path) -> tuple[Path, Path]:
     """Build the wheel and the source distribution of the commit; the same bytes come out of the latter."""
     shutil.rmtree(DIST, ignore_errors=True)
     run("git", "clone", "--quiet", ROOT, folder / "clone", cwd=ROOT)
-    run(sys.executable, "-m", "build", "--outdir", DIST, folder / "clone", cwd=folder)
+    command = (sys.executable, "-m", "build", "--sdist", "--wheel")
+    run(*command, "--outdir", DIST, folder / "clone", cwd=folder)
     (wheel,), (source,) = DIST.glob("*.whl"), DIST.glob("*.tar.gz")
     with tarfile.open(source) as opened:
         opened.extractall(folder, filter="data")
     (folder / source.name.removesuffix(".tar.gz")).rename(folder / "unpacked")
-    run(sys.executable, "-m", "build", "--sdist", "--wheel", "--outdir", folder / "again", folder / "unpacked", cwd=folder)
+    run(*command, "--outdir", folder / "again", folder / "unpacked", cwd=folder)
     for path in (wheel, source):
         if path.read_bytes() != (folder / "again" / path.name).read_bytes():
             sys.exit(f"{path.name}: two builds differ")
@@ -132,7 +133,8 @@ def use(environment: Environment, wheel: Path, *, unpacked: Path, folder: Path) 
     pip = (scripts / "python", "-m", "pip")
     run(*pip, "install", "--quiet", "--upgrade", "pip>=25.1", cwd=work)
     install = (*pip, "install", "--quiet", "--constraint", ROOT / "requirements.lock")
-    run(*install, f"{wheel}[{','.join(environment.extras)}]", cwd=work)
+    extras = f"[{','.join(environment.extras)}]" if environment.extras else ""
+    run(*install, f"{wheel}{extras}", cwd=work)
     imported = subprocess.check_output([scripts / "python", "-c", LOOK], cwd=work, text=True)
     assert Path(imported).is_relative_to(folder), imported
     if environment.writes_sbom:

@@ -34,6 +34,7 @@ COMPAT = (
 """Tests of tables and files in both directions; names that older versions of pylance lack are for `test_api`."""
 FAST = ["-m", "not slow", "tests/core/test_dataset_read.py", "tests/core/test_dataset_write.py", "tests/core/format"]
 
+
 def main(words: list[str]) -> None:
     """Run the tests of each environment and write the table."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -70,8 +71,9 @@ def with_environment(folder: Path, python: str, dependencies: str) -> tuple[str,
     constraints = folder / f"{dependencies}.txt"
     constraints.write_text(constraints_of(dependencies))
     program = str(place / "bin" / "python")
-    install = [program, "-m", "pip", "install", "--quiet", "--constraint", str(constraints), str(ROOT), "--group", "test"]
-    installed = run(install)
+    run([program, "-m", "pip", "install", "--quiet", "--upgrade", "pip>=25.1"])
+    install = [program, "-m", "pip", "install", "--quiet", "--constraint", str(constraints)]
+    installed = run([*install, str(ROOT), "--group", "test"])
     if installed.returncode:
         return "", f"cannot be installed: {installed.stderr.strip().splitlines()[-1]}"
     number = run([program, "-c", "import platform; print(platform.python_version())"]).stdout.strip()
