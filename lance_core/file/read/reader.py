@@ -61,12 +61,14 @@ class DataFileReader:
         UnsupportedError: A version of the format that cannot be read.
     """
 
-    def __init__(self, source: ObjectReader, *, path: str, is_announced: bool = False) -> None:
+    def __init__(
+        self, source: ObjectReader, *, path: str, is_announced: bool = False, when: Checking | None = None
+    ) -> None:
         self._source = source
         self._path = path
         self._cache = FileCache()
         with self._blaming_file():
-            self._file = FileBytes(source, is_announced=is_announced)
+            self._file = FileBytes(source, when=when, is_announced=is_announced)
             self._version = decode_footer_version(*decode_version(memoryview(self._file.tail), source.size))
             self._content = self._open()
 
