@@ -101,6 +101,7 @@ def repair(
 
     - A damaged manifest of the newest version is moved away. The version is committed again if the file of its
       transaction is there; otherwise the version before it is the newest.
+    - Of a data file with changed bytes, which level ``full`` finds, the rows that can be read are written to a new one.
     - A fragment goes if the data file is lost that its rows were written with. Values of columns that were added later
       become null if the columns allow it.
     - A fragment whose deletion file is lost takes that of an older version.

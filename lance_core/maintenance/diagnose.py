@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+from pyroaring import BitMap
+
 from lance_core.errors import CorruptDataError, LanceError, NotFoundError
 from lance_core.file.integrity import check_file
 from lance_core.format.fragment import TOMBSTONE_FIELD_ID
@@ -30,6 +32,7 @@ from lance_core.format.paths import (
 from lance_core.format.transaction import decode_transaction
 from lance_core.maintenance.cleanup import explain_cleanup_old_versions
 from lance_core.maintenance.repair_plan import RepairPlan, RepairStep
+from lance_core.maintenance.salvage import Salvage, find_salvage, lost_rows
 from lance_core.maintenance.verify import audit_indices, verify_table
 from lance_core.store.external_manifest import ExternalManifestStore
 from lance_core.table.branches import get_branch
@@ -55,6 +58,8 @@ _LOOKBACK = 100
 """Versions in which an older deletion file is looked for."""
 _BY_FRAGMENT = {"data_file", "checksum", "deletion_file"}
 _SYSTEM_INDEX_PREFIX = "__"
+_MAX_RANGES = 5
+"""Ranges of lost rows that a step tells."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -114,7 +119,8 @@ def plan_repair(
     steps = [*(replace(step, loss="") for step in steps), *redone] if redone else steps
     fragment_steps = list(_fragment_steps(diagnosis, manifest))
     steps += [*fragment_steps, *_tag_steps(diagnosis), *_branch_steps(diagnosis)]
-    steps += _index_steps(diagnosis, manifest, _repaired(manifest, fragment_steps))
+    repaired = _repaired(manifest, fragment_steps)
+    steps += _index_steps(diagnosis, manifest, repaired, nulled=_nulled_fields(fragment_steps))
     if not diagnosis.damaged:
         steps += _orphan_steps(diagnosis)
     unrepaired = [problem for number, problem in enumerate(diagnosis.problems) if number not in diagnosis.explained]
@@ -204,13 +210,21 @@ def _fragment_steps(diagnosis: _Diagnosis, manifest: Manifest) -> Iterator[Repai
     for position, problem in diagnosis.take(_BY_FRAGMENT, manifest.version):
         if problem.fragment_id is not None:
             by_fragment[problem.fragment_id].append((position, problem))
+    unreadable: dict[int | None, list[int]] = defaultdict(list)
+    for position, problem in diagnosis.take({"values"}, manifest.version):
+        unreadable[problem.fragment_id].append(position)
     store = with_bases(diagnosis.store, manifest)
     for fragment in manifest.fragments.select(list(by_fragment)):
         problems = by_fragment[fragment.id]
         lost = [file for file in fragment.files if _is_lost(store, file, [problem for _, problem in problems])]
-        step = _without_files(manifest, fragment, lost) if lost else _without_deletions(diagnosis, store, fragment)
+        step = (
+            _salvaging(store, manifest, fragment, lost) or _without_files(manifest, fragment, lost)
+            if lost
+            else _without_deletions(diagnosis, store, fragment)
+        )
         if step is not None:
             diagnosis.explained.update(position for position, _ in problems)
+            diagnosis.explained.update(unreadable[fragment.id] if lost else ())
             yield replace(step, problem="; ".join(f"{problem.message} [{problem.path}]" for _, problem in problems))
 
 
@@ -231,6 +245,52 @@ def _is_lost(store: Store, file: DataFile, problems: list[VerifyProblem]) -> boo
     except (LanceError, OSError):
         return False
     return False
+
+
+def _salvaging(store: Store, manifest: Manifest, fragment: Fragment, lost: list[DataFile]) -> RepairStep | None:
+    """Return the step that keeps the rows of damaged files that can be read; None if that is not possible."""
+    salvages: list[Salvage] = []
+    lost_offsets, losses, values_lost = BitMap(), list[str](), 0
+    try:
+        live = BitMap(range(fragment.physical_rows)) - load_deletions(store, fragment)
+        for file in lost:
+            columns = None if file == fragment.files[0] else _nullable_columns(manifest, [file])
+            num_rows, may_be_null = fragment.physical_rows, columns is not None
+            salvage = find_salvage(store, manifest.schema, file, num_rows=num_rows, may_be_null=may_be_null)
+            if salvage is None:
+                return None
+            salvages.append(salvage)
+            lost_offsets |= lost_rows(salvage)
+            if columns is not None:
+                nulls = sum(len(BitMap(rows) & live) for rows in salvage.damaged())
+                values_lost += nulls * len(columns)
+                losses.append(f"the values of {', '.join(columns)} in {nulls:,} rows are lost")
+    except (LanceError, OSError):
+        return None
+    if not live - lost_offsets:
+        return None
+    rows_lost = len(live & lost_offsets)
+    if rows_lost:
+        losses.append(f"{rows_lost:,} of {len(live):,} rows of fragment {fragment.id} are lost: {_ranges(salvages)}")
+    return RepairStep(
+        kind="fragment",
+        target=f"fragment {fragment.id}",
+        problem="",
+        action="rows that can be read are written to a new file",
+        outcome="salvaged",
+        loss="; ".join(losses),
+        rows_lost=rows_lost,
+        values_lost=values_lost,
+        fragment_id=fragment.id,
+        salvages=tuple(salvages),
+    )
+
+
+def _ranges(salvages: list[Salvage]) -> str:
+    """The first ranges of rows that are lost, counted from the first row of the fragment."""
+    ranges = [rows for salvage in salvages if not salvage.becomes_null for rows in salvage.damaged()]
+    text = ", ".join(f"{rows.start:,} to {rows.stop - 1:,}" for rows in ranges[:_MAX_RANGES])
+    return text if len(ranges) <= _MAX_RANGES else f"{text} and {len(ranges) - _MAX_RANGES:,} more ranges"
 
 
 def _without_files(manifest: Manifest, fragment: Fragment, lost: list[DataFile]) -> RepairStep:
@@ -343,6 +403,12 @@ def _repaired(manifest: Manifest, steps: list[RepairStep]) -> Manifest:
     return replace(manifest, fragments=manifest.fragments.replaced(removed=removed, updated=updated))
 
 
+def _nulled_fields(steps: list[RepairStep]) -> set[int]:
+    """Return the ids of fields some values of which become null."""
+    salvages = [salvage for step in steps for salvage in step.salvages if salvage.becomes_null]
+    return {field.id for salvage in salvages for top in salvage.fields.fields for field in top.walk()}
+
+
 # ---------------------------------------------------------------------------------------------------- tags and branches
 
 
@@ -402,8 +468,15 @@ def _branch_steps(diagnosis: _Diagnosis) -> Iterator[RepairStep]:
 # ---------------------------------------------------------------------------------------------------- indices, orphans
 
 
-def _index_steps(diagnosis: _Diagnosis, manifest: Manifest, repaired: Manifest) -> Iterator[RepairStep]:
-    reasons: dict[str, str] = {}
+def _index_steps(
+    diagnosis: _Diagnosis, manifest: Manifest, repaired: Manifest, *, nulled: set[int]
+) -> Iterator[RepairStep]:
+    """Yield a step for each index that is damaged, or does not agree with its column, or soon will not."""
+    reasons = {
+        index.name: "values of its column become null"
+        for index in manifest.indices
+        if not nulled.isdisjoint(index.fields)
+    }
     wrong = list(diagnosis.take({"index"}, manifest.version))
     for index in manifest.indices:
         if index.name.startswith(_SYSTEM_INDEX_PREFIX):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from lance_core.change.retries import new_transaction
@@ -10,11 +12,16 @@ from lance_core.format.operations import Delete
 from lance_core.format.paths import DAMAGED_FOLDER
 from lance_core.format.transaction import decode_transaction
 from lance_core.maintenance.cleanup import cleanup_old_versions
+from lance_core.maintenance.salvage import lost_rows, write_salvaged
 from lance_core.table.commit import commit
-from lance_core.table.locations import branch_of, without_bases
+from lance_core.table.locations import branch_of, with_bases, without_bases
+from lance_core.table.new_ids import RANDOM_IDS
+from lance_core.table.rebase import load_deletions, write_deletions
 from lance_core.table.snapshot import open_snapshot
 
 if TYPE_CHECKING:
+    from lance_core.format.fragment import Fragment
+    from lance_core.format.manifest import Manifest
     from lance_core.maintenance.repair_plan import RepairPlan, RepairStep
     from lance_core.store.base import Store
 
@@ -60,14 +67,35 @@ def _replace_fragments(store: Store, plan: RepairPlan, steps: list[RepairStep]) 
     """Commit fragments as they become, and without those that go, in one version."""
     if not steps:
         return
+    read = open_snapshot(store)
+    updated = [step.updated or _salvaged(store, read.manifest, step) for step in steps]
     operation = Delete(
-        updated_fragments=tuple(step.updated for step in steps if step.updated is not None),
+        updated_fragments=tuple(fragment for fragment in updated if fragment is not None),
         deleted_fragment_ids=tuple(
-            step.fragment_id for step in steps if step.updated is None and step.fragment_id is not None
+            step.fragment_id
+            for step, fragment in zip(steps, updated, strict=True)
+            if fragment is None and step.fragment_id is not None
         ),
         predicate="repair",
     )
-    read = open_snapshot(store)
     version = read.version if plan.version is None else plan.version
     message = "; ".join(str(step) for step in steps)
     commit(store, new_transaction(version, operation, properties=None, message=message), read=read)
+
+
+def _salvaged(store: Store, manifest: Manifest, step: RepairStep) -> Fragment | None:
+    """Write damaged files of a fragment anew, and return it without the rows that are lost; None if it goes."""
+    if not step.salvages or step.fragment_id is None:
+        return None
+    (fragment,) = manifest.fragments.select([step.fragment_id])
+    files, deleted = list(fragment.files), load_deletions(store, fragment)
+    num_deleted = len(deleted)
+    for salvage in step.salvages:
+        files[files.index(salvage.file)] = write_salvaged(with_bases(store, manifest), salvage)
+        deleted.update(lost_rows(salvage))
+    fragment = replace(fragment, files=tuple(files))
+    if len(deleted) == num_deleted:
+        return fragment
+    new_id = partial(RANDOM_IDS.deletion_file, fragment.id)
+    file, _ = write_deletions(store, fragment.id, deleted, read_version=manifest.version, new_id=new_id)
+    return replace(fragment, deletion_file=file)

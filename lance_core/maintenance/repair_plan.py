@@ -9,6 +9,7 @@ from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
     from lance_core.format.fragment import Fragment
+    from lance_core.maintenance.salvage import Salvage
     from lance_core.maintenance.verify_report import VerifyProblem
 
 StepKind: TypeAlias = Literal["manifest", "commit", "fragment", "tag", "branch", "index", "orphans"]
@@ -31,6 +32,7 @@ class RepairStep:
         path: File that is removed or committed, relative to the table.
         updated: The fragment as it becomes; None if it goes, or if the step is about none.
         fragment_id: Fragment that the step is about.
+        salvages: Damaged files of the fragment that are written anew, with the rows that can be read.
     """
 
     kind: StepKind
@@ -45,6 +47,7 @@ class RepairStep:
     path: str | None = None
     updated: Fragment | None = None
     fragment_id: int | None = None
+    salvages: tuple[Salvage, ...] = ()
 
     def __str__(self) -> str:
         """One line."""
@@ -85,7 +88,7 @@ class RepairPlan:
 
     def asdict(self) -> dict[str, Any]:
         """Return the plan in JSON's types."""
-        names = [field.name for field in fields(RepairStep) if field.name != "updated"]
+        names = [field.name for field in fields(RepairStep) if field.name not in {"updated", "salvages"}]
         return {
             "uri": self.uri,
             "version": self.version,

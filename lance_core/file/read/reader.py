@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from lance_core.encoding.plans import Rows
     from lance_core.encoding.values import Int64s
     from lance_core.file.file_layout import FileLayout
+    from lance_core.file.integrity import Checking
     from lance_core.file.read.content import Content
     from lance_core.file.read.field_reader import FieldReader
     from lance_core.file.read.page_bytes import PageBytes
@@ -55,6 +56,7 @@ class DataFileReader:
         source: The file.
         path: Its name, for error messages.
         is_announced: See `lance_core.file.source.announce_end`.
+        when: When checksums are looked at; as the environment says if None.
 
     Raises:
         CorruptDataError: Not a data file.
