@@ -222,7 +222,7 @@ def test_partitions_by_conditions_on_floats_have_the_same_rows_in_every_form(tmp
 
 @pytest.mark.parametrize("fmt", ["%d-%m-%Y", "%m/%d/%Y", "%Y-%m-%d"])
 def test_rows_of_time_windows_are_counted_whatever_the_order_of_keys_as_text(fmt):
-    days = dg.DailyPartitionsDefinition(datetime(2025, 12, 28), end_date=datetime(2026, 3, 5), fmt=fmt)
+    days = dg.DailyPartitionsDefinition(datetime(2025, 12, 28), end_date=datetime(2026, 3, 5), fmt=fmt)  # noqa: DTZ001 - dates
     chosen = [date(2025, 12, 31), date(2026, 1, 2), date(2026, 2, 1), date(2026, 2, 28), date(2026, 3, 1)]
     rows = [day for times, day in enumerate(chosen, 1) for _ in range(times)]
     table = pa.table({"day": pa.array([*rows, None, date(2025, 12, 30), date(2026, 3, 2), date(2026, 1, 15)])})
