@@ -65,6 +65,11 @@ def read_input(data: Any, schema: pa.Schema | None = None) -> RecordStream:
     return RecordStream(schema=schema, batches=_converted(stream, schema))
 
 
+def is_at_hand(data: Any) -> bool:
+    """Return whether data can be read more than once, and each time costs little: it is in memory."""
+    return isinstance(data, pa.Table | pa.RecordBatch | dict | list) or type(data).__module__.startswith("pandas.")
+
+
 def plain_schema(schema: pa.Schema) -> pa.Schema:
     """Return the schema with views of text and bytes replaced by text and bytes, at any depth."""
     types = [without_views(field.type) for field in schema]

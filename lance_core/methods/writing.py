@@ -16,8 +16,10 @@ from lance_core.arguments import (
 )
 from lance_core.base_paths import DatasetBasePath, allowing_bases, from_public
 from lance_core.change.delete import removing_staged
+from lance_core.change.ingest import is_at_hand
 from lance_core.change.retries import new_transaction
 from lance_core.change.stage import stage_data
+from lance_core.change.stage_ahead import Staged, staged_ahead
 from lance_core.change.targets import target_store
 from lance_core.errors import DatasetAlreadyExistsError, InvalidInputError
 from lance_core.format.operations import Append, Overwrite
@@ -31,7 +33,7 @@ from lance_core.signatures import with_options
 from lance_core.table.apply_settings import add_bases
 from lance_core.table.commit import commit
 from lance_core.table.idempotency import find_commit, with_key
-from lance_core.table.locations import branch_of, with_lock
+from lance_core.table.locations import branch_of, objects_at_once, with_lock
 from lance_core.table.naming import naming
 from lance_core.table.open_table import open_branch, open_version
 from lance_core.table.snapshot import Snapshot, find_snapshot
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
 
     from lance_core.encoding.profiles import CompressionProfile
     from lance_core.format.base_path import BasePath
+    from lance_core.format.operations import Operation
     from lance_core.methods.protocols import OpenDataset
     from lance_core.session import Session
     from lance_core.store.base import Store
@@ -196,54 +199,86 @@ def write_dataset(
     address, storage_options = address_of(uri, storage_options)
     new_bases = add_bases((), from_public(initial_bases or ()))
     base_store_params = allowing_bases(base_params_of(uri, base_store_params), new_bases)
-    store, existing = _open_for_writing(address, storage_options, branch, base_store_params, seen)
-    store = with_lock(store, commit_lock)
+    store = open_branch(address, storage_options, base_store_params)
     options: Any = {"storage_options": storage_options, "base_store_params": base_store_params}
     opened = partial(cls, commit_lock=commit_lock, session=session, **options)
-    done = None if existing is None or idempotency_key is None else find_commit(store, idempotency_key)
-    if done is not None:
-        return opened(store.uri, snapshot=open_version(store, done))
-    _check_existing(existing, mode, initial_bases)
-    with naming(store):
-        version = file_version(data_storage_version, existing)
-    target = target_store(store, existing, new_bases, target_bases, all_bases=bool(target_all_bases))
-    appended = existing if mode == "append" else None
-    staged, table = stage_data(
-        target,
-        data_obj,
-        schema,
-        table=None if appended is None else appended.manifest.schema,
-        limits=limits,
-        data_storage_version=version,
-        profile=compression_profile,
-        replaced=None if existing is None else existing.manifest.schema,
-        external_blobs=_external_blobs(existing, new_bases, may_be_anywhere=allow_external_blob_outside_bases),
-        progress=staging_progress(progress),
-    )
-    overwrite = Overwrite(
-        fragments=target.fragments(staged),
-        schema=table,
-        initial_bases=new_bases,
-        config_upsert_values=config if existing is None else {},
-    )
-    read = existing if appended is not None else _overwritten(seen, existing)
-    transaction = new_transaction(
-        0 if read is None else read.version,
-        overwrite if appended is None else Append(fragments=overwrite.fragments),
-        properties=with_key(transaction_properties, idempotency_key),
-        message=commit_message,
-    )
-    with removing_staged(target, staged):
+
+    def stage(existing: Snapshot | None) -> Staged:
+        _check_existing(existing, mode, initial_bases)
+        with naming(store):
+            version = file_version(data_storage_version, existing)
+        branch_store = store if existing is None else existing.store
+        target = target_store(branch_store, existing, new_bases, target_bases, all_bases=bool(target_all_bases))
+        fragments, table = stage_data(
+            target,
+            data_obj,
+            schema,
+            table=None if existing is None or mode != "append" else existing.manifest.schema,
+            limits=limits,
+            data_storage_version=version,
+            profile=compression_profile,
+            replaced=None if existing is None else existing.manifest.schema,
+            external_blobs=_external_blobs(existing, new_bases, may_be_anywhere=allow_external_blob_outside_bases),
+            progress=staging_progress(progress),
+        )
+        return Staged(base=existing, target=target, fragments=fragments, table=table, file_version=version)
+
+    find = partial(_find_newest, store, branch, seen)
+    if seen is None or branch or idempotency_key or progress or not _may_stage_ahead(store, seen, data_obj):
+        existing = find()
+        done = _committed_before(existing, idempotency_key)
+        if done is not None:
+            return opened(done.store.uri, snapshot=done)
+        staged = stage(existing)
+    else:
+        staged = staged_ahead(Snapshot(store=store, manifest=seen.snapshot.manifest), find, stage)
+    operation, read = _operation(staged, mode, seen, new_bases, config)
+    properties = with_key(transaction_properties, idempotency_key)
+    number = 0 if read is None else read.version
+    transaction = new_transaction(number, operation, properties=properties, message=commit_message)
+    with removing_staged(staged.target, staged.fragments):
         snapshot = commit(
-            store,
+            with_lock(store if staged.base is None else staged.base.store, commit_lock),
             transaction,
             read=read,
-            data_storage_version=version,
+            data_storage_version=staged.file_version,
             enable_stable_row_ids=enable_stable_row_ids,
             enable_v2_manifest_paths=enable_v2_manifest_paths,
             has_new_uuid=True,
         )
     return opened(address, snapshot=snapshot)
+
+
+def _committed_before(existing: Snapshot | None, key: str | None) -> Snapshot | None:
+    """Open the version that carries an idempotency key, if there is one."""
+    version = None if existing is None or key is None else find_commit(existing.store, key)
+    return None if existing is None or version is None else open_version(existing.store, version)
+
+
+def _may_stage_ahead(store: Store, seen: OpenDataset, data: Any) -> bool:
+    """Return whether files are staged for the open version while the newest is looked for, perhaps once more then."""
+    return objects_at_once(store) > 1 and is_at_hand(data) and _is_on_branch(seen, store)
+
+
+def _is_on_branch(seen: OpenDataset, store: Store) -> bool:
+    """Return whether an open dataset is at a version of a branch."""
+    return not seen.version & DETACHED_BIT and branch_of(seen.snapshot.store)[1] == branch_of(store)[1]
+
+
+def _operation(
+    staged: Staged, mode: str, seen: OpenDataset | None, new_bases: tuple[BasePath, ...], config: Mapping[str, str]
+) -> tuple[Operation, Snapshot | None]:
+    """Return what is done with staged files, and the version that this is made from."""
+    existing, fragments = staged.base, staged.target.fragments(staged.fragments)
+    if existing is not None and mode == "append":
+        return Append(fragments=fragments), existing
+    overwrite = Overwrite(
+        fragments=fragments,
+        schema=staged.table,
+        initial_bases=new_bases,
+        config_upsert_values=config if existing is None else {},
+    )
+    return overwrite, _overwritten(seen, existing)
 
 
 def _check_existing(existing: Snapshot | None, mode: str, initial_bases: Sequence[DatasetBasePath] | None) -> None:
@@ -265,26 +300,16 @@ def _overwritten(seen: OpenDataset | None, existing: Snapshot | None) -> Snapsho
     Whoever overwrites through an open dataset has seen that version and no later one, so an overwrite that was
     committed since is a conflict, as in pylance. By address nothing was seen: the newest version is overwritten.
     """
-    if existing is None or seen is None or seen.version & DETACHED_BIT:
+    if existing is None or seen is None or not _is_on_branch(seen, existing.store):
         return existing
-    is_same_branch = branch_of(seen.snapshot.store)[1] == branch_of(existing.store)[1]
-    return seen.snapshot if is_same_branch else existing
+    return seen.snapshot
 
 
-def _open_for_writing(
-    address: str | os.PathLike[str],
-    storage_options: Mapping[str, str] | None,
-    branch: str | None,
-    base_store_params: Mapping[str, Mapping[str, str]] | None,
-    seen: OpenDataset | None = None,
-) -> tuple[Store, Snapshot | None]:
-    """The branch to write to, and its newest version if there is one, probably that of ``seen``."""
-    store = open_branch(address, storage_options, base_store_params)
+def _find_newest(store: Store, branch: str | None, seen: OpenDataset | None) -> Snapshot | None:
+    """Open the newest version of the branch to write to, if there is one; probably it is that of ``seen``."""
     if branch is not None:
-        snapshot = open_version(store, (branch, None))
-        return snapshot.store, snapshot
-    newest_snapshot = find_snapshot(store, expected=None if seen is None else seen.version)
-    return (store, None) if newest_snapshot is None else (newest_snapshot.store, newest_snapshot)
+        return open_version(store, (branch, None))
+    return find_snapshot(store, expected=None if seen is None else seen.version)
 
 
 def write_fragments(
@@ -363,10 +388,12 @@ def write_fragments(
     address, options = address_of(dataset_uri, storage_options)
     new_bases = add_bases((), from_public(initial_bases or ()))
     base_store_params = allowing_bases(base_params_of(dataset_uri, base_store_params), new_bases)
-    store, snapshot = _open_for_writing(address, options, None, base_store_params)
+    store = open_branch(address, options, base_store_params)
+    snapshot = find_snapshot(store)
     existing = snapshot if mode == "append" else None
     if snapshot is not None and new_bases:
         _check_existing(snapshot, mode="append", initial_bases=initial_bases)
+    store = store if snapshot is None else snapshot.store
     target = target_store(store, snapshot, new_bases, target_bases, all_bases=bool(target_all_bases))
     with naming(store):
         version = file_version(data_storage_version, existing)

@@ -82,6 +82,24 @@ def test_small_fragments_need_one_request_each(cloud, uri):
         assert [method for method, _ in cloud.requests()] == ["GET"] * 10
 
 
+def test_inserts_fit_the_newest_version(cloud, uri):
+    dataset = lance_core.write_dataset(ROWS, uri, storage_options=cloud.storage_options)
+    cloud.requests()
+    dataset.insert(ROWS)
+    # At once newest version, its manifest and data; newest version, size of the data, transaction; manifest; check.
+    asked = [method for method, _ in cloud.requests()]
+    assert sorted(asked[:3]) + sorted(asked[3:6]) + asked[6:] == [
+        *["GET", "GET", "PUT"],
+        *["GET", "HEAD", "PUT", "PUT", "GET"],
+    ]
+    stale = lance_core.dataset(uri, storage_options=cloud.storage_options)
+    dataset.add_columns({"b": "a + 1"})
+    dataset.alter_columns({"path": "a", "data_type": pa.int32()})
+    stale.insert(pa.table({"a": pa.array([7], pa.int32()), "b": [8], "s": ["new"]}))
+    assert stale.to_table(filter="s = 'new'").to_pylist() == [{"a": 7, "s": "new", "b": 8}]
+    assert stale.count_rows() == dataset.count_rows() + 1 == 2001
+
+
 def test_datasets_keep_their_options(cloud, uri):
     dataset = lance_core.write_dataset(ROWS, uri, storage_options=cloud.storage_options)
     again = pickle.loads(pickle.dumps(dataset))  # noqa: S301 - our own
