@@ -69,11 +69,10 @@ def relocated(
 def _folded(texts: pa.Array) -> tuple[npt.NDArray[np.uint8], Int64s]:
     """Return texts as trigrams are made of them, one behind the other, and where each ends; null is empty."""
     filled = pc.fill_null(texts, "").cast(pa.large_string())
-    if pc.all(pc.string_is_ascii(filled)).as_py() is not False:
-        folded = pc.ascii_lower(filled).cast(pa.large_binary())
-    else:
-        folded = pa.array([fold(text) for text in filled.to_pylist()], pa.large_binary())
+    is_ascii = pc.all(pc.string_is_ascii(filled)).as_py() is not False
+    folded = filled if is_ascii else pa.array([fold(text) for text in filled.to_pylist()], pa.large_binary())
     buffers = folded.buffers()
     offsets = np.frombuffer(buffers[1] or b"", np.int64)[folded.offset : folded.offset + len(folded) + 1]
-    data = np.frombuffer(buffers[2] or b"", np.uint8)
-    return data[offsets[0] : offsets[-1]], offsets[1:] - offsets[0]
+    data = np.frombuffer(buffers[2] or b"", np.uint8)[offsets[0] : offsets[-1]]
+    # Arrow's ascii_lower returns other bytes where the first offset is not zero, as in a slice that was cast.
+    return np.frombuffer(data.tobytes().lower(), np.uint8) if is_ascii else data, offsets[1:] - offsets[0]
