@@ -9,7 +9,7 @@
 #   make bench-far     measure beside pylance on object storage
 #   make release-check  build the packages and the SBOM into dist/, install them into empty environments, use them there
 #   make test-deploy   run the deployment example as processes: Postgres, a Spark cluster, Dagster's services
-#   make matrix        run the compat tests with other versions of pylance and of Python (PYLANCE="10 11 12 13 14")
+#   make matrix        run tests with other versions of pylance, Spark, Dagster, Python and dependencies (PYLANCE="13 14")
 #   make test-torch    run the tests of lance_core.torch with PyTorch, several GB
 PYTHON ?= python3
 PORT ?= 3000
@@ -100,7 +100,8 @@ test-deploy: $(VENV)/postgres
 	@LANCE_TESTS=deep PYTHONPATH=$(CURDIR)/$(VENV)/postgres $(BIN)/python -m pytest tests/example/test_deployment.py
 
 matrix: $(VENV)/.dev
-	@$(BIN)/python tests/project/matrix.py --pylance $(PYLANCE) --python $(PYTHONS) --dependencies lowest newest
+	@$(BIN)/python tests/project/matrix.py --pylance $(PYLANCE) --spark $(SPARK_VERSIONS) --dagster lowest newest \
+	  --python $(PYTHONS) --dependencies lowest newest
 
 docs: $(VENV)/.dev
 	@$(BIN)/python docs/site.py serve --dev-addr 127.0.0.1:$(DOCS_PORT)

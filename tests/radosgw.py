@@ -14,6 +14,8 @@ import urllib.request
 import uuid
 from pathlib import Path
 
+import boto3
+
 PROGRAMS = ("ceph-mon", "ceph-osd", "radosgw", "radosgw-admin", "monmaptool", "ceph")
 KEY, SECRET = "test-key", "test-secret-of-nobody"
 CONFIGURATION = """
@@ -85,6 +87,21 @@ class RadosGateway:
     @property
     def endpoint(self):
         return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def storage_options(self):
+        return {
+            "aws_access_key_id": KEY,
+            "aws_secret_access_key": SECRET,
+            "aws_endpoint": self.endpoint,
+            "aws_region": "us-east-1",
+            "allow_http": "true",
+        }
+
+    def create_bucket(self, bucket):
+        keys = {"aws_access_key_id": KEY, "aws_secret_access_key": SECRET}
+        client = boto3.client("s3", endpoint_url=self.endpoint, region_name="us-east-1", **keys)
+        client.create_bucket(Bucket=bucket)
 
     def _start_cluster(self, fsid, mon_port):
         monmap, osd = str(self._folder / "monmap"), str(uuid.uuid4())

@@ -1,5 +1,6 @@
 """The files of `deploy`: what they say fits together, and the same topology runs as processes of this machine."""
 
+import importlib.util
 import json
 import os
 import re
@@ -24,6 +25,9 @@ from lance_core.spark import ensure_java
 DEPLOY = Path(__file__).parents[2] / "deploy"
 COMPOSE = yaml.safe_load((DEPLOY / "docker-compose.yaml").read_text())
 SERVICES = COMPOSE["services"]
+_SPEC = importlib.util.spec_from_file_location("radosgw", Path(__file__).parents[1] / "radosgw.py")
+radosgw = importlib.util.module_from_spec(_SPEC)
+_SPEC.loader.exec_module(radosgw)
 START = (
     "mutation($p: ExecutionParams!) { launchRun(executionParams: $p) { ... on LaunchRunSuccess { run { runId } } } }"
 )
@@ -164,6 +168,24 @@ def machine(tmp_path):
     machine.stop()
 
 
+@pytest.fixture(params=["moto", "radosgw"])
+def lake(request):
+    """A bucket of an S3-compatible server: its address and the options for it."""
+    if request.param == "moto":
+        s3 = request.getfixturevalue("s3")
+        yield s3.uri, s3.storage_options
+        return
+    missing = radosgw.missing_programs()
+    if missing:
+        pytest.skip(f"apt install ceph-mon ceph-osd radosgw: {', '.join(missing)} missing")
+    folder = tempfile.mkdtemp(prefix="rgw-", dir="/tmp")
+    gateway = radosgw.RadosGateway(Path(folder))
+    gateway.create_bucket("lake")
+    yield "s3://lake", gateway.storage_options
+    gateway.stop()
+    shutil.rmtree(folder)
+
+
 def ask(port, query, **variables):
     body = json.dumps({"query": query, "variables": variables}).encode()
     request = Request(f"http://127.0.0.1:{port}/graphql", body, {"Content-Type": "application/json"})
@@ -175,7 +197,7 @@ def ask(port, query, **variables):
 @pytest.mark.timeout(900)
 @pytest.mark.skipif(os.environ.get("LANCE_TESTS") != "deep", reason="starts a database, a cluster and Dagster")
 @pytest.mark.skipif(shutil.which("initdb") is None, reason="needs Postgres")
-def test_the_topology_runs(short_folder, machine, s3):
+def test_the_topology_runs(short_folder, machine, lake):
     pytest.importorskip("dagster_postgres", reason="make test-deploy installs it")
     ensure_java()
     postgres = start_postgres(machine, short_folder)
@@ -184,7 +206,7 @@ def test_the_topology_runs(short_folder, machine, s3):
     for name in ("dagster.yaml", "workspace.yaml"):
         shutil.copy(DEPLOY / name, instance)
     ports = {name: free_port() for name in ("INGEST", "REPORTS", "webserver")}
-    options = s3.storage_options
+    address, options = lake
     environment = {
         **os.environ,
         "DAGSTER_HOME": str(instance),
@@ -194,7 +216,7 @@ def test_the_topology_runs(short_folder, machine, s3):
         **dict.fromkeys(["POSTGRES_USER", "POSTGRES_PASSWORD", "POSTGRES_DB"], "dagster"),
         **{f"{name}_HOST": "127.0.0.1" for name in ("INGEST", "REPORTS")},
         **{f"{name}_PORT": str(ports[name]) for name in ("INGEST", "REPORTS")},
-        "LAKE_ROOT": f"{s3.uri}/tables",
+        "LAKE_ROOT": f"{address}/tables",
         "LAKE_ENDPOINT": options["aws_endpoint"],
         "LAKE_ACCESS_KEY": options["aws_access_key_id"],
         "LAKE_SECRET_KEY": options["aws_secret_access_key"],
@@ -227,7 +249,7 @@ def test_the_topology_runs(short_folder, machine, s3):
     for month in ("2026-01", "2026-02"):
         run("ingest", "load", dagster_partition=month)
     run("reports", "report")
-    table = lance_core.dataset(f"{s3.uri}/tables/totals.lance", storage_options=options)
+    table = lance_core.dataset(f"{address}/tables/totals.lance", storage_options=options)
     rows = sorted(table.to_table().to_pylist(), key=lambda row: row["month"])
     assert [(row["month"], row["orders"]) for row in rows] == [("2026-01", 1000), ("2026-02", 1000)]
     counted = subprocess.run(

@@ -10,7 +10,6 @@ from concurrent.futures import ProcessPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 
-import boto3
 import pyarrow as pa
 import pytest
 
@@ -36,8 +35,7 @@ def gateway():
     """A cluster of this module."""
     folder = Path(tempfile.mkdtemp(prefix="rgw", dir="/tmp"))
     cluster = radosgw.RadosGateway(folder)
-    keys = {"aws_access_key_id": radosgw.KEY, "aws_secret_access_key": radosgw.SECRET}
-    boto3.client("s3", endpoint_url=cluster.endpoint, region_name="us-east-1", **keys).create_bucket(Bucket=BUCKET)
+    cluster.create_bucket(BUCKET)
     yield cluster
     cluster.stop()
     shutil.rmtree(folder)
@@ -45,13 +43,7 @@ def gateway():
 
 @pytest.fixture
 def options(gateway):
-    return {
-        "aws_access_key_id": radosgw.KEY,
-        "aws_secret_access_key": radosgw.SECRET,
-        "aws_endpoint": gateway.endpoint,
-        "aws_region": "us-east-1",
-        "allow_http": "true",
-    }
+    return gateway.storage_options
 
 
 @pytest.fixture

@@ -1,10 +1,10 @@
-"""Run tests with other versions of pylance, Python and our dependencies, and write the table of `docs/versions.md`.
+"""Run tests with other versions of pylance, Spark, Dagster, Python and our dependencies; write `docs/versions.md`.
 
-    python tests/project/matrix.py --pylance 13 14
+    python tests/project/matrix.py --pylance 13 14 --spark 4.2 --dagster lowest newest
     python tests/project/matrix.py --python 3.13 --dependencies lowest newest
 
-pylance is put over the environment of this process, without its dependencies; other Pythons and dependencies get
-environments of their own. The table keeps the rows of earlier runs, with their dates.
+pylance, Spark and Dagster are put over the environment of this process, without their dependencies; other Pythons and
+dependencies get environments of their own. The table keeps the rows of earlier runs, with their dates.
 """
 
 from __future__ import annotations
@@ -32,6 +32,9 @@ COMPAT = (
     "test_repair",
 )
 """Tests of tables and files in both directions; names that older versions of pylance lack are for `test_api`."""
+SPARK = ("test_read", "test_write", "test_sql", "test_merge")
+DAGSTER = ("test_io_manager", "test_partitioned", "test_checks", "test_maintenance", "test_sensors", "test_components")
+DAGSTER_PACKAGES = ("dagster", "dagster-pipes", "dagster-shared", "dagster-graphql", "dagster-webserver")
 FAST = ["-m", "not slow", "tests/core/test_dataset_read.py", "tests/core/test_dataset_write.py", "tests/core/format"]
 
 
@@ -39,28 +42,43 @@ def main(words: list[str]) -> None:
     """Run the tests of each environment and write the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pylance", nargs="*", default=None, metavar="MAJOR")
+    parser.add_argument("--spark", nargs="*", default=None, metavar="MINOR")
+    parser.add_argument("--dagster", nargs="*", default=None, choices=("lowest", "newest"))
     parser.add_argument("--python", nargs="*", default=None, metavar="VERSION")
     parser.add_argument("--dependencies", nargs="*", default=None, choices=("locked", "lowest", "newest"))
     given = parser.parse_args(words)
     rows = {row[0]: row for row in read_rows()}
     with tempfile.TemporaryDirectory() as folder:
         for major in given.pylance or ():
-            add(rows, f"pylance {major}", *with_pylance(major, Path(folder)))
+            add(
+                rows, f"pylance {major}", *with_packages([f"pylance=={major}.*"], files("compat", COMPAT), Path(folder))
+            )
+        for minor in given.spark or ():
+            add(rows, f"Spark {minor}", *with_packages([f"pyspark=={minor}.*"], files("spark", SPARK), Path(folder)))
+        for choice in given.dagster or ():
+            wanted = f"=={lowest()['dagster']}" if choice == "lowest" else "<2"
+            packages = [f"{name}{wanted}" for name in DAGSTER_PACKAGES]
+            add(rows, f"{choice} Dagster", *with_packages(packages, files("dagster", DAGSTER), Path(folder)))
         for version in given.python or ():
             add(rows, f"Python {version}", *with_environment(Path(folder), f"python{version}", "locked"))
         for choice in given.dependencies or ():
             add(rows, f"{choice} dependencies", *with_environment(Path(folder), sys.executable, choice))
 
 
-def with_pylance(major: str, folder: Path) -> tuple[str, str]:
-    """Run the compat tests with a version of pylance; its number and the outcome."""
-    target = folder / f"pylance-{major}"
+def files(folder: str, names: tuple[str, ...]) -> list[str]:
+    """Return the paths of test files."""
+    return [f"tests/{folder}/{name}.py" for name in names]
+
+
+def with_packages(packages: list[str], tests: list[str], folder: Path) -> tuple[str, str]:
+    """Run tests with other versions of some packages; the version of the first, and the outcome."""
+    target = folder / re.sub(r"\W", "", packages[0])
     install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(target)]
-    if run([*install, f"pylance=={major}.*"]).returncode:
+    if run([*install, *packages]).returncode:
         return "", "not in the registry"
-    number = next(target.glob("pylance-*.dist-info")).name.removeprefix("pylance-").removesuffix(".dist-info")
-    path = os.pathsep.join([str(target), str(ROOT)])
-    return number, outcome([sys.executable, *(f"tests/compat/{name}.py" for name in COMPAT)], path)
+    name = re.match(r"\w+", packages[0])[0]
+    number = next(target.glob(f"{name}-*.dist-info")).name.removeprefix(f"{name}-").removesuffix(".dist-info")
+    return number, outcome([sys.executable, *tests], os.pathsep.join([str(target), str(ROOT)]))
 
 
 def with_environment(folder: Path, python: str, dependencies: str) -> tuple[str, str]:
@@ -86,14 +104,20 @@ def constraints_of(dependencies: str) -> str:
         return ""
     if dependencies == "locked":
         return (ROOT / "requirements.lock").read_text()
+    return "\n".join(f"{name}=={version}" for name, version in lowest().items())
+
+
+def lowest() -> dict[str, str]:
+    """Return the lowest version of each dependency that is allowed."""
     wanted = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
-    return "\n".join(re.sub(r"([\w.-]+)(?:\[.*\])?>=([\w.]+).*", r"\1==\2", name) for name in wanted)
+    return dict(re.match(r"([\w.-]+)(?:\[.*\])?>=([\w.]+)", name).groups() for name in wanted)
 
 
 def outcome(command: list[str], path: str) -> str:
     """Run pytest, and return its last line without the time."""
     program, *arguments = command
     options = ["-q", "-p", "no:xdist", "-p", "no:cacheprovider", "--no-header"]
+    options += ["-W", "ignore::pytest.PytestUnraisableExceptionWarning"]  # sockets that pyspark 4.1 leaves open
     done = run([program, "-m", "pytest", *options, *arguments], PYTHONPATH=path)
     lines = [line for line in done.stdout.splitlines() if line.strip()] or [done.stderr.strip()[-80:]]
     for line in lines:
