@@ -28,7 +28,6 @@ README = {
     HERE.parent / "docs/compression.md": ("profiles",),
 }
 """Files, and which of the parts below each has, one between each pair of marks."""
-PICTURE = "benchmarks/published/bars.svg"
 _MORE = "Each benchmark, and the reasons: [benchmarks/README.md](benchmarks/README.md)."
 MARKS = "<!-- figures, written by benchmarks/run.py --publish -->", "<!-- end of figures -->"
 
@@ -98,11 +97,9 @@ def goals_text(results: Mapping[str, Any]) -> str:
 
 
 def summary_text(results: Mapping[str, Any]) -> str:
-    """The picture, and the same as a short table."""
+    """A short table."""
     rows = results["goals"]
     lines = [
-        f"![CPU time and bytes beside pylance and Parquet]({PICTURE})",
-        "",
         f"{verdicts(rows)}. {_MORE}",
         "",
         "| CPU time or bytes, pylance = 1 | lance_core | Parquet |",

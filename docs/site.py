@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 from mkdocs.__main__ import cli
+from tables import PAGES_OF_TABLES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,8 +68,12 @@ def main() -> None:
         page = PAGES / "reference" / f"{package}.md"
         page.parent.mkdir(parents=True, exist_ok=True)
         page.write_text(_reference(package, documented), encoding="utf-8")
+    for name, tables in PAGES_OF_TABLES.items():
+        (PAGES / "reference" / f"{name}.md").write_text(tables(), encoding="utf-8")
+    nav = _nav()
+    (PAGES / "llms.txt").write_text(_llms(nav), encoding="utf-8")
     settings = yaml.safe_load((ROOT / "docs" / "mkdocs.yml").read_text(encoding="utf-8"))
-    settings |= {"docs_dir": str(PAGES), "site_dir": str(SITE / "html"), "nav": _nav()}
+    settings |= {"docs_dir": str(PAGES), "site_dir": str(SITE / "html"), "nav": nav}
     written = SITE / "mkdocs.yml"
     written.write_text(yaml.safe_dump(settings), encoding="utf-8")
     command, *options = sys.argv[1:] or ["build"]
@@ -128,10 +133,26 @@ def _methods_defined_elsewhere(value: object) -> Iterator[str]:
 
 def _nav() -> list[dict[str, object]]:
     named = {section: _listed(patterns) for section, patterns in SECTIONS.items()}
-    taken = {"docs/tutorial.md", *(page for pages in named.values() for page in pages)}
+    taken = {"docs/start.md", "docs/tutorial.md", *(page for pages in named.values() for page in pages)}
     named["How-to"] += [page for page in _listed(("docs/*.md",)) if page not in taken]
-    first: list[dict[str, object]] = [{"Start": "index.md"}, {"Tutorial": "docs/tutorial.md"}]
+    start = ["index.md", "docs/start.md"]
+    first: list[dict[str, object]] = [{"Start": start}, {"Tutorial": "docs/tutorial.md"}]
     return [*first, *({section: pages} for section, pages in named.items())]
+
+
+def _llms(nav: list[dict[str, object]]) -> str:
+    """Return the list of pages for language models (https://llmstxt.org): each with the beginning of its first text."""
+    lines = ["# lance-dagster", "", "> Lance tables for Dagster and Spark, in pure Python"]
+    for section in nav:
+        for title, pages in section.items():
+            lines += ["", f"## {title}", ""]
+            for page in [pages] if isinstance(pages, str) else list(pages):  # pyright: ignore[reportArgumentType]
+                heading, _, text = (PAGES / page).read_text(encoding="utf-8").partition("\n")
+                texts = (part for part in text.split("\n\n") if re.match(r"\s*(?!```)[A-Z`]", part))
+                about = re.sub(r"\s+", " ", _LINK.sub(r"\g<text>", next(texts, ""))).strip()[:200]
+                target = re.sub(r"README\.md$", "index.md", page).removesuffix(".md")
+                lines.append(f"- [{heading.lstrip('# ')}]({target}.html): {about}")
+    return "\n".join([*lines, ""])
 
 
 def _listed(patterns: tuple[str, ...]) -> list[str]:

@@ -22,7 +22,7 @@ from lance_dagster.settings import MAIN
 if TYPE_CHECKING:
     from lance_dagster.resource import LanceResource
 
-_VARIABLE = "LANCE_BRANCH"
+BRANCH_VARIABLE = "LANCE_BRANCH"
 _IS_BRANCH_DEPLOYMENT = "DAGSTER_CLOUD_IS_BRANCH_DEPLOYMENT"
 _GIT_BRANCH = "DAGSTER_CLOUD_GIT_BRANCH"
 
@@ -50,7 +50,7 @@ class _Work:
     changes: int
 
 
-def deployment_branch(variable: str = _VARIABLE) -> str | None:
+def deployment_branch(variable: str = BRANCH_VARIABLE) -> str | None:
     """Return the table branch of this environment, for ``branch=`` of the IO manager and the resource.
 
     It is what the environment variable says, else the git branch of a branch deployment of Dagster+, else None: the

@@ -70,22 +70,21 @@ class Environment:
     runs_tests: bool = False
 
 
-def readme(*numbers: int) -> str:
-    """Return some of the README's Python blocks as one program."""
-    blocks = BLOCK.findall((ROOT / "README.md").read_text())
-    return "".join(blocks[number] for number in numbers)
+def program(page: str, blocks: slice = slice(None)) -> tuple[str, ...]:
+    """Return the command that runs Python blocks of a page."""
+    return "python", "-c", "".join(BLOCK.findall((ROOT / page).read_text())[blocks])
 
 
 COMPONENTS = ("dg", "list", "components", "--package", "lance_dagster")
 ENVIRONMENTS = {
     "base": Environment(
-        commands=(("python", "-c", readme(0)), ("python", "-c", SMOKE), ("lance-core", "history", "cities.lance"))
+        commands=(program("README.md"), ("python", "-c", SMOKE), ("lance-core", "history", "cities.lance"))
     ),
-    "ui": Environment(extras=("ui",), commands=(COMPONENTS,)),
-    "spark": Environment(extras=("spark", "jre"), commands=(("python", "-c", readme(1, 2)),)),
+    "ui": Environment(extras=("ui", "pandas"), commands=(program("docs/start.md", slice(2)), COMPONENTS)),
+    "spark": Environment(extras=("spark", "jre", "pandas"), commands=(program("docs/start.md"),)),
     "all": Environment(
         extras=tuple(name for name in EXTRAS if name not in HEAVY),
-        commands=(("pip", "check"), ("python", "-c", SMOKE), ("python", "-c", readme(0, 1, 2)), COMPONENTS),
+        commands=(("pip", "check"), ("python", "-c", SMOKE), program("docs/start.md"), COMPONENTS),
         writes_sbom=True,
         runs_tests=True,
     ),

@@ -134,6 +134,12 @@ def test_hooks_run_the_commands_of_make_lint():
     assert commands == {line.removeprefix("\t@$(BIN)/") for recipe in recipes for line in recipe.splitlines()}
 
 
+def environment_variables():
+    """Names of variables that the packages read."""
+    sources = [path.read_text() for name in ("lance_core", "lance_dagster") for path in (ROOT / name).rglob("*.py")]
+    return set(re.findall(r"""VARIABLE = "(LANCE_\w+)\"""", "".join(sources))) | {"LANCE_CORE_MAX_FIELDS"}
+
+
 @pytest.mark.slow
 def test_the_site_is_built_without_a_warning():
     words = [sys.executable, str(ROOT / "docs" / "site.py"), "build"]
@@ -147,3 +153,8 @@ def test_the_site_is_built_without_a_warning():
     for name in ("dataset.dataset", "methods.changing.merge_insert", "optimize.DatasetOptimizer", "errors.LanceError"):
         assert f'id="lance_core.{name}"' in reference, name
     assert "LanceDataset.merge_insert" in reference
+    for name in ("commit_conflict", "regexp_like", "lance/schema_mode", "replace_where", *environment_variables()):
+        assert f"<code>{name}</code>" in reference, name
+    listed = LINK.findall((html / "llms.txt").read_text())
+    assert len(listed) > 40
+    assert [link for link in listed if not (html / link).is_file()] == []

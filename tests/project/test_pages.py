@@ -9,8 +9,8 @@ import pytest
 
 DOCS = Path(__file__).parents[2] / "docs"
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-TESTED_ELSEWHERE = {"object-stores"}
-"""Needs servers, see test_object_stores_page."""
+TESTED_ELSEWHERE = {"object-stores", "start"}
+"""Need servers, see test_object_stores_page, and Spark, see test_readme."""
 PAGES = sorted(page.stem for page in DOCS.glob("*.md") if BLOCK.search(page.read_text()))
 
 
