@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lance_core.change.stage import FileLimits, remove_staged, stage_fragments
+from lance_core.encoding.kernels import numbers_array, numbers_of
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.file.read.reader import DataFileReader
 from lance_core.file.write.field_writer import RowGroups
@@ -142,7 +143,7 @@ class ColumnWriter:
         for batch in scan_fragment(reader, plan):
             if not batch.num_rows:
                 continue
-            offsets = np.asarray(batch.column(ROW_ADDRESS)) & _OFFSET_MASK
+            offsets = numbers_of(batch.column(ROW_ADDRESS)) & _OFFSET_MASK
             made = self.transform.apply(self._given(batch, plan))
             yield filler.fill(self._checked(made, batch.num_rows), offsets.astype(np.int64))
         rest = filler.fill_to(fragment.physical_rows)
@@ -206,7 +207,7 @@ class _Filler:
     def _take(
         self, batch: pa.RecordBatch, index: npt.NDArray[np.int64], *, is_filled: npt.NDArray[np.bool_]
     ) -> pa.RecordBatch:
-        with_nulls, plain = pa.array(index, mask=is_filled), pa.array(index)
+        with_nulls, plain = numbers_array(index, is_filled), numbers_array(index)
         # structs always get a neighbour's value: files of version 2.0 cannot hold null structs
         is_nullable = {
             field.name: self._is_nullable(field) and field.logical_type != "struct" for field in self.fields.fields

@@ -194,7 +194,7 @@ def _distinct(column: pa.ChunkedArray) -> tuple[_Numbers | _Values, Positions]:
             return _Numbers(index, kind), index.codes
     chunks = column.dictionary_encode().chunks  # with one dictionary for all
     if not chunks:
-        return _Values(pa.array([], kind)), np.empty(0, np.int64)
+        return _Values(pa.nulls(0, kind)), np.empty(0, np.int64)
     return _Values(chunks[-1].dictionary), np.concatenate([_filled(chunk.indices) for chunk in chunks])
 
 

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lance_core.encoding.kernels import numbers_array
 from lance_core.frozen import frozen
 from lance_core.index.answer import ADDRESS_SHIFT, and_
 from lance_core.scan.candidates import SPARSE_SHARE, kept_ranges
@@ -93,7 +94,7 @@ class Candidates:
         offsets = reduce(partial(np.intersect1d, assume_unique=True), [rows for rows, _ in pairs])
         offsets = offsets[self.answer.may_match_at(offsets + (reader.fragment.id << ADDRESS_SHIFT))]
         return offsets, {
-            column.name: column.values.take(pa.array(numbers[np.searchsorted(rows, offsets)]))
+            column.name: column.values.take(numbers_array(numbers[np.searchsorted(rows, offsets)]))
             for column, (rows, numbers) in zip(columns, pairs, strict=True)
         }
 

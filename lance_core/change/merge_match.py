@@ -13,6 +13,7 @@ import pyarrow as pa
 from lance_core.change.key_join import KeyJoin, Pairs
 from lance_core.change.key_lookup import candidates_of, find_candidates, indexed_key_rows, key_rows
 from lance_core.change.merge_plan import SOURCE, TARGET, WhenMatched
+from lance_core.encoding.kernels import numbers_array
 from lance_core.errors import InvalidInputError
 from lance_core.frozen import frozen
 from lance_core.scan.fragment_reader import FragmentReader
@@ -209,13 +210,13 @@ class Matcher:
     def _meets_batch(self, reader: FragmentReader, pairs: Pairs) -> npt.NDArray[np.bool_]:
         plan = self.plan
         assert plan.condition is not None  # noqa: S101 for the type checker: callers have one
-        source = self.source.select(plan.condition_source).take(pa.array(pairs.source))
+        source = self.source.select(plan.condition_source).take(numbers_array(pairs.source))
         sides = [_struct(source, len(pairs))]
         offsets, positions = np.unique(pairs.target, return_inverse=True)
         if plan.condition_target.fields:
             batches = list(pick_rows(reader, plan.condition_target, offsets, batch_size=max(len(offsets), 1)))
             target = pa.Table.from_batches(batches, schema=plan.condition_target.to_arrow())
-            sides.append(_struct(target.take(pa.array(positions)), len(pairs)))
+            sides.append(_struct(target.take(numbers_array(positions)), len(pairs)))
         else:
             sides.append(pa.nulls(len(pairs)))
         return plan.condition.mask(pa.RecordBatch.from_arrays(sides, names=[SOURCE, TARGET])).to_numpy(
@@ -239,6 +240,6 @@ def _struct(table: pa.Table, num_rows: int) -> pa.Array:
     if not table.num_columns:
         return pa.nulls(num_rows)
     columns = [
-        pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type) for column in table.columns
+        pa.concat_arrays(column.chunks) if column.num_chunks else pa.nulls(0, column.type) for column in table.columns
     ]
     return pa.StructArray.from_arrays(columns, fields=list(table.schema))

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from lance_core.change.stage import FileLimits, stage_fragments
 from lance_core.encoding.arrow_values import settled
+from lance_core.encoding.kernels import numbers_array
 from lance_core.errors import CorruptDataError
 from lance_core.format.fragment import TOMBSTONE_FIELD_ID, RowLineageColumn
 from lance_core.format.row_ids import encode_row_versions
@@ -90,7 +91,7 @@ class Rewriter:
             yield from pa.Table.from_arrays(columns, schema=self.plan.table.to_arrow()).to_batches()
 
     def _taken(self, positions: Positions) -> dict[str, pa.ChunkedArray]:
-        table = self.source.take(pa.array(positions))
+        table = self.source.take(numbers_array(positions))
         return dict(zip(table.column_names, table.columns, strict=True))
 
     def _joined(
@@ -144,11 +145,11 @@ class Rewriter:
         arrow, step = fields.to_arrow(), default_batch_size(fields.to_arrow())
         for rows in reader.scan(fields, start=0, end=reader.fragment.physical_rows, batch_size=step):
             first, last = np.searchsorted(offsets, (rows.start, rows.start + rows.num_rows))
-            new = self.source.select(fields.names).take(pa.array(positions[first:last]))
+            new = self.source.select(fields.names).take(numbers_array(positions[first:last]))
             order = np.arange(rows.num_rows)
             order[offsets[first:last] - rows.start] = rows.num_rows + np.arange(last - first)
             columns = [
-                pa.concat_arrays([settled(old), *chunked.chunks]).take(pa.array(order))
+                pa.concat_arrays([settled(old), *chunked.chunks]).take(numbers_array(order))
                 for old, chunked in zip(rows.columns, new.columns, strict=True)
             ]
             yield pa.RecordBatch.from_arrays(columns, schema=arrow)

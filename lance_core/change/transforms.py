@@ -12,6 +12,7 @@ from lance_core.change.column_files import Transform
 from lance_core.change.ingest import RecordStream, read_input
 from lance_core.change.key_join import KeyJoin
 from lance_core.encoding.arrow_values import null_mask
+from lance_core.encoding.kernels import numbers_array
 from lance_core.encoding.leaves import list_items
 from lance_core.encoding.v2_0.nesting import list_array
 from lance_core.errors import InvalidInputError
@@ -285,7 +286,7 @@ def _chosen(is_new: pa.Array, new: pa.Array, old: pa.Array) -> pa.Array:
     """As ``if_else``, which lacks nested types."""
     rows = np.arange(len(old))
     index = np.where(np.asarray(is_new), rows, rows + len(old))
-    return pa.concat_arrays([new, old.cast(new.type)]).take(pa.array(index))
+    return pa.concat_arrays([new, old.cast(new.type)]).take(numbers_array(index))
 
 
 def whole_table(data: Any, schema: pa.Schema | None) -> pa.Table:

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from lance_core.change.moved_rows import Departure, MovedRows
 from lance_core.change.stage import remove_staged, stage_fragments
+from lance_core.encoding.kernels import numbers_of
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.format.blobs import BlobView
 from lance_core.format.operations import Update
@@ -175,7 +176,7 @@ def _new_rows(snapshot: Snapshot, plan: UpdatePlan, moved: MovedRows) -> Iterato
     readers = (FragmentReader(files, fragment) for fragment in snapshot.manifest.fragments)
     works = (Work(partial(_matching_rows, reader, scan), reader.held_bytes) for reader in readers)
     for reader, batch in chained(snapshot.store, works):
-        addresses = batch.column(batch.num_columns - 1).to_numpy()
+        addresses = numbers_of(batch.column(batch.num_columns - 1))
         moved.move(reader, (addresses & _OFFSET_MASK).astype(np.int64))
         columns = list(batch.columns[:-1])
         for number, value in plan.values.items():

@@ -44,7 +44,9 @@ def encode_deletions(offsets: BitMap) -> tuple[DeletionFileType, bytes]:
     if len(offsets) >= _BITMAP_MIN_ROWS:
         data = offsets.serialize()
         return DeletionFileType.BITMAP, with_section(data, len(data))
-    batch = pa.record_batch([pa.array(bitmap_to_numpy(offsets))], schema=_SCHEMA)
+    rows = pa.py_buffer(bitmap_to_numpy(offsets))
+    column = pa.Array.from_buffers(pa.uint32(), len(offsets), [None, rows])  # pa.array would import pandas
+    batch = pa.record_batch([column], schema=_SCHEMA)
     sink = pa.BufferOutputStream()
     with pa.ipc.new_file(sink, _SCHEMA, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
         writer.write_batch(batch)

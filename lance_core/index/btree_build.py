@@ -8,6 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lance_core.encoding.arrow_values import mask_array
+from lance_core.encoding.kernels import numbers_array
 from lance_core.format.btree import (
     LOOKUP_FILE,
     PAGE_FILE,
@@ -66,12 +68,14 @@ def _run(schema: pa.Schema, entries: Entries, relocate: Relocation) -> Iterator[
         moved = relocate(rows)
         left = moved >= 0
         yield (
-            _batch(schema, values, moved) if left.all() else _batch(schema, values.filter(pa.array(left)), moved[left])
+            _batch(schema, values, moved)
+            if left.all()
+            else _batch(schema, values.filter(mask_array(left)), moved[left])
         )
 
 
 def _batch(schema: pa.Schema, values: pa.Array, rows: Int64s) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([values, pa.array(rows.view(np.uint64))], schema=schema)
+    return pa.RecordBatch.from_arrays([values, numbers_array(rows.view(np.uint64))], schema=schema)
 
 
 def _write(target: SegmentTarget, pages: Iterable[pa.RecordBatch]) -> SegmentContent:
@@ -104,8 +108,8 @@ class _Lookup:
 
     def __init__(self, kind: pa.DataType) -> None:
         self._kind = kind
-        self._first = [pa.array([], kind)]
-        self._last = [pa.array([], kind)]
+        self._first = [pa.nulls(0, kind)]
+        self._last = [pa.nulls(0, kind)]
         self._num_rows = 0
         self._num_nulls = 0
         self._newest = pa.nulls(1, kind)
@@ -116,11 +120,11 @@ class _Lookup:
             return
         starts = np.arange(-self._num_rows % ROWS_PER_PAGE, len(values), ROWS_PER_PAGE)
         ends = np.arange((-self._num_rows - 1) % ROWS_PER_PAGE, len(values), ROWS_PER_PAGE)
-        self._first.append(values.take(pa.array(starts)))
-        self._last.append(values.take(pa.array(ends)))
+        self._first.append(values.take(numbers_array(starts)))
+        self._last.append(values.take(numbers_array(ends)))
         self._num_rows += len(values)
         self._num_nulls += values.null_count
-        self._newest = values.take(pa.array([len(values) - 1]))
+        self._newest = values.slice(len(values) - 1)
 
     def batch(self) -> pa.RecordBatch:
         """Return the rows of the file."""
@@ -129,7 +133,7 @@ class _Lookup:
         columns = [
             pa.concat_arrays(self._first),
             pa.concat_arrays(last),
-            pa.array(np.diff(np.minimum(edges, self._num_nulls)).astype(np.uint32)),
-            pa.array(np.arange(len(edges) - 1, dtype=np.uint32)),
+            numbers_array(np.diff(np.minimum(edges, self._num_nulls)).astype(np.uint32)),
+            numbers_array(np.arange(len(edges) - 1, dtype=np.uint32)),
         ]
         return pa.RecordBatch.from_arrays(columns, schema=lookup_schema(self._kind))

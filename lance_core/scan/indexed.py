@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
+from lance_core.encoding.arrow_values import mask_array
 from lance_core.errors import CorruptDataError, NotFoundError, UnsupportedError
 from lance_core.format.fragment_reuse import find_fragment_reuse
 from lance_core.format.index_metadata import holds_row_ids, index_fields
@@ -31,6 +31,8 @@ from lance_core.sql.ternary import ANY, FALSE, NULL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+
+    import pyarrow as pa
 
     from lance_core.format.fragment import Fragment
     from lance_core.format.index_metadata import IndexMetadata
@@ -537,4 +539,4 @@ class ColumnOfFragment:
             rows = np.arange(first + start, first + behind) if ids is None else ids[start:behind]
             live = self._reader.live_mask(start, behind)
             start = behind
-            yield (rows, values) if live is None else (rows[live], values.filter(pa.array(live)))
+            yield (rows, values) if live is None else (rows[live], values.filter(mask_array(live)))

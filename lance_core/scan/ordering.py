@@ -44,7 +44,7 @@ def check_sortable(kind: pa.DataType, name: str) -> None:
         UnsupportedError: A nested type, for example.
     """
     try:
-        pc.sort_indices(pa.table({"key": _comparable(pa.array([], kind))}), sort_keys=[("key", "ascending")])
+        pc.sort_indices(pa.table({"key": _comparable(pa.nulls(0, kind))}), sort_keys=[("key", "ascending")])
     except (pa.ArrowNotImplementedError, pa.ArrowTypeError, pa.ArrowInvalid) as error:
         raise UnsupportedError(f"order by column {name!r} of type {kind}") from error
 

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lance_core.encoding.arrow_values import settled
+from lance_core.encoding.kernels import numbers_array
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,4 +46,4 @@ def pick_rows(reader: FragmentReader, schema: Schema, offsets: Offsets, *, batch
         if first < last:
             batch = pa.RecordBatch.from_arrays(list(map(settled, rows.columns)), schema=arrow)
             here = offsets[first:last] - rows.start
-            yield batch if last - first == rows.num_rows else batch.take(pa.array(here))
+            yield batch if last - first == rows.num_rows else batch.take(numbers_array(here))

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from lance_core.encoding.arrow_values import batch_of
-from lance_core.encoding.kernels import numbers_array
+from lance_core.encoding.kernels import numbers_array, numbers_of
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.format.fragment_list import FragmentList
 from lance_core.frozen import frozen
@@ -331,7 +331,7 @@ def _ordered(files: OpenFiles, fragments: Sequence[Fragment], query: Query) -> I
         sorter.add(batch)
     rows = sorter.finish().slice(query.offset)
     if is_narrow and plan is not query.plan:
-        rows = _fetched(files, fragments, np.asarray(rows.column(ROW_ADDRESS)), query.plan)
+        rows = _fetched(files, fragments, numbers_of(rows.column(ROW_ADDRESS).combine_chunks()), query.plan)
     yield from rows.combine_chunks().to_batches(max_chunksize=query.plan.batch_size)
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from lance_core.encoding.kernels import numbers_array
 from lance_core.frozen import frozen
 from lance_core.index.text.query import columns_of, parse_query
 from lance_core.scan.fragments import scan_fragments
@@ -62,7 +63,7 @@ class TextRanking:
         allowed = None if self.prefilter is None else _addresses(files, fragments, self.prefilter)
         search = TextSearch(self.manifest, files, fragments, allowed=allowed, only_index=self.only_index)
         best = search.hits(self.query, self.count).best(self.count)
-        scores = pa.array(best.scores.astype(np.float32))
+        scores = numbers_array(best.scores.astype(np.float32))
         return RankedRows(addresses=best.rows.astype(np.uint64), columns={SCORE: scores})
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from lance_core.encoding.kernels import numbers_array
 from lance_core.frozen import frozen
 from lance_core.index.vector.distances import pair_distances
 from lance_core.scan.indexed_vectors import search_indices
@@ -76,9 +77,9 @@ class NearestRanking:
         if rest and not nearest.only_index:
             search_rows(files, rest, nearest, self.prefilter, top)
         queries, distances, rows = top.finish()
-        columns: dict[str, pa.Array] = {DISTANCE: pa.array(distances.astype(np.float32))}
+        columns: dict[str, pa.Array] = {DISTANCE: numbers_array(distances.astype(np.float32))}
         if nearest.is_batch:
-            columns[QUERY_INDEX] = pa.array(queries.astype(np.int32))
+            columns[QUERY_INDEX] = numbers_array(queries.astype(np.int32))
         return RankedRows(addresses=rows.astype(np.uint64), columns=columns)
 
     def _add(

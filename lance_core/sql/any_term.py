@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lance_core.encoding.kernels import scalar
 from lance_core.frozen import frozen
 from lance_core.sql import float_order, pruning
 from lance_core.sql.arrow_types import coerce, comparison_type, is_text, pc
@@ -126,14 +127,14 @@ def _keys(values: pa.Array, *, is_exact: bool) -> Ints:
     if pa.types.is_floating(kind):
         if not is_exact:
             values = pc.if_else(
-                float_order.compare("equal", values, pa.scalar(0.0).cast(kind)), pa.scalar(0.0).cast(kind), values
+                float_order.compare("equal", values, scalar(0.0).cast(kind)), scalar(0.0).cast(kind), values
             )
         values = float_order.order_keys(values)
     elif pa.types.is_boolean(kind):
         values = values.cast(pa.int8())
     elif not pa.types.is_integer(kind):
         values = values.view(pa.int32() if kind.bit_width == 32 else pa.int64())
-    numbers = np.asarray(pc.fill_null(values, 0))
+    numbers = np.asarray(pc.fill_null(values, scalar(0)))
     if numbers.dtype == np.uint64:
         return numbers.view(np.int64) ^ _LEAST
     return numbers.astype(np.int64)
@@ -237,7 +238,7 @@ def _joined(
         else:
             inverse = np.asarray(pc.index_in(demand.constants, value_set=distinct))
             matches = pc.index_in(values.take(pa.array(rows)), value_set=distinct)
-            is_there, positions = np.asarray(matches.is_valid()), np.asarray(pc.fill_null(matches, 0))
+            is_there, positions = np.asarray(matches.is_valid()), np.asarray(pc.fill_null(matches, scalar(0)))
         rows = rows[is_there]
         # Numbers of combinations that occur, so that products stay small.
         both, conditions = np.unique(conditions * len(distinct) + inverse, return_inverse=True)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from lance_core.encoding.kernels import scalar
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.sql.arrow_types import arithmetic_type, decimal_for, is_number, pc
 from lance_core.sql.terms import Term, apply, by_type, cast_literal, converted, literal_term
@@ -30,8 +31,8 @@ _DIVISION_DIGITS = 4
 def integer_literal(value: int) -> pa.Scalar:
     """A whole number as written in SQL: int64, uint64 if it is too large for that, else a double."""
     if -(2**63) <= value < 2**64:
-        return pa.scalar(value, pa.int64() if value < 2**63 else pa.uint64())
-    return pa.scalar(float(value))
+        return scalar(value, pa.int64() if value < 2**63 else pa.uint64())
+    return scalar(float(value))
 
 
 def literal_arrays(values: Sequence[int | float | str]) -> list[pa.Array]:
@@ -42,7 +43,7 @@ def literal_arrays(values: Sequence[int | float | str]) -> list[pa.Array]:
                 return [pa.array(values, kind)]
             except OverflowError:  # of whole numbers beyond 64 bits
                 break
-    return by_type([integer_literal(value) if isinstance(value, int) else pa.scalar(value) for value in values])
+    return by_type([integer_literal(value) if isinstance(value, int) else scalar(value) for value in values])
 
 
 def arithmetic(symbol: str, left: Term, right: Term, *, strict: bool) -> Term:
@@ -83,7 +84,7 @@ def negated(term: Term) -> Term:
     """The minus sign; errors as `arithmetic`."""
     if term.literal is not None and is_number(term.type):
         value = -term.literal.as_py()
-        return literal_term(integer_literal(value) if isinstance(value, int) else pa.scalar(value, term.type))
+        return literal_term(integer_literal(value) if isinstance(value, int) else scalar(value, term.type))
     if pa.types.is_unsigned_integer(term.type):
         raise UnsupportedError(f"cannot negate values of type {term.type}")
     if not is_number(term.type):
@@ -96,7 +97,7 @@ def _fitted(term: Term, other: Term, *, strict: bool) -> Term:
     if term.literal is None:
         return term
     if pa.types.is_null(term.type):
-        return literal_term(pa.scalar(None, other.type))
+        return literal_term(scalar(None, other.type))
     if not (strict and other.path):
         return term
     try:

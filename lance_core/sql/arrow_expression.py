@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
+from lance_core.encoding.kernels import scalar
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.sql import float_order
 from lance_core.sql.arrow_types import coerce, is_number
@@ -336,7 +337,7 @@ def _with_nulls(options: pa.Array, values: Datum, value: Datum) -> Datum:
     """Make the answer of ``IN`` null where SQL does not know it."""
     if not len(options):
         return value
-    unknown = pa.scalar(None, pa.bool_())
+    unknown = scalar(None, pa.bool_())
     if options.null_count:
         value = pc.if_else(value, value, unknown)
     return pc.if_else(pc.is_null(values), unknown, value)

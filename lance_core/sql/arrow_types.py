@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
+from lance_core.encoding.kernels import scalar
 from lance_core.errors import UnsupportedError
 
 if TYPE_CHECKING:
@@ -143,7 +144,7 @@ def coerce(values: Datum, target: pa.DataType) -> Datum:
 
 def element_at(lists: pa.Array, number: int) -> pa.Array:
     """One item of each list, counted from 1, or backwards from -1; null if there is no such item."""
-    lengths = np.asarray(pc.fill_null(pc.list_value_length(lists), 0), np.int64)
+    lengths = np.asarray(pc.fill_null(pc.list_value_length(lists), scalar(0)), np.int64)
     ends = np.cumsum(lengths)
     is_there = (lengths >= abs(number)) & (number != 0)
     index = ends - lengths + number - 1 if number > 0 else ends + number
@@ -218,7 +219,7 @@ def _float_to_decimal(values: pa.Array, target: pa.DataType) -> pa.Array:
     whole = pc.cast(scaled, pa.int64())
     if pc.any(pc.greater(pc.abs(scaled), 10.0**target.precision - 1)).as_py():
         raise pa.ArrowInvalid(f"a value does not fit into {target}")
-    low = np.asarray(pc.fill_null(whole, 0))
+    low = np.asarray(pc.fill_null(whole, scalar(0)))
     parts = np.stack([low, low >> 63], axis=1)
     return pa.Array.from_buffers(target, len(values), [_validity(values), pa.py_buffer(parts)])
 
@@ -228,7 +229,7 @@ def _validity(values: pa.Array) -> pa.Buffer | None:
 
 
 def _to_boolean(values: pa.Array, _: pa.DataType) -> pa.Array:
-    return pc.not_equal(values, pa.scalar(0, values.type))
+    return pc.not_equal(values, scalar(0, values.type))
 
 
 def _ticks(values: pa.Array, target: pa.DataType) -> pa.Array:
@@ -298,7 +299,7 @@ def parse_time(text: str) -> Any:
     """
     for kind in (pa.timestamp("ns"), pa.timestamp("ns", "UTC")):
         try:
-            return pa.scalar(text).cast(kind).cast(pa.timestamp("ns"))
+            return scalar(text).cast(kind).cast(pa.timestamp("ns"))
         except pa.ArrowInvalid:
             continue
     raise pa.ArrowInvalid(f"{text!r} is not a timestamp. Write it as 'YYYY-MM-DD hh:mm:ss'")

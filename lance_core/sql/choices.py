@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from lance_core.encoding.kernels import FALSE_SCALAR, scalar
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.sql.arrow_types import comparison_type, kind_of, pc
 from lance_core.sql.terms import Term, apply, boolean, compare, converted, literal_term
@@ -54,7 +55,7 @@ def _nullif(terms: Sequence[Term]) -> Term:
     equal = compare("equal", value, other, strict=False, is_exact=True)
 
     def choose(same: Datum, values: Datum) -> Datum:
-        return pc.if_else(pc.fill_null(same, False), pa.scalar(None, value.type), values)  # noqa: FBT003 a value
+        return pc.if_else(pc.fill_null(same, FALSE_SCALAR), scalar(None, value.type), values)
 
     term = apply(choose, (equal, value), "NULLIF")
     return Term(type=term.type, evaluate=term.evaluate)
@@ -92,7 +93,7 @@ def case(branches: Sequence[tuple[Term, Term]], otherwise: Term | None) -> Term:
     A value is computed for the rows of its branch only, so that a condition can keep a division from failing.
     """
     conditions = [boolean(condition, "WHEN") for condition, _ in branches]
-    last = literal_term(pa.scalar(None)) if otherwise is None else otherwise
+    last = literal_term(scalar(None)) if otherwise is None else otherwise
     values = common([*(value for _, value in branches), last], "CASE")
     kind = values[0].type
 
@@ -116,7 +117,7 @@ def case(branches: Sequence[tuple[Term, Term]], otherwise: Term | None) -> Term:
 def _mask(answer: Datum, num_rows: int) -> np.ndarray:
     if isinstance(answer, pa.Scalar):
         return np.full(num_rows, answer.as_py() is True)
-    return np.asarray(pc.fill_null(answer, False))  # noqa: FBT003 a value
+    return np.asarray(pc.fill_null(answer, FALSE_SCALAR))
 
 
 def _column(term: Term, batch: pa.RecordBatch, num_rows: int) -> pa.Array:

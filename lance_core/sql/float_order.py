@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
+from lance_core.encoding.kernels import scalar
 from lance_core.sql.kernels import pc
 
 Values: TypeAlias = Any
@@ -30,8 +31,8 @@ MIRRORED = {"equal": "equal", "not_equal": "not_equal", "less": "greater", "grea
 def order_keys(values: Values) -> Values:
     """Return signed integers of the same width that compare as the floats do; `from_order_keys` is the inverse."""
     bits = float_bits(values)
-    below_sign = pa.scalar((1 << (bits.type.bit_width - 1)) - 1, bits.type)
-    return pc.if_else(pc.less(bits, pa.scalar(0, bits.type)), pc.bit_wise_xor(bits, below_sign), bits)
+    below_sign = scalar((1 << (bits.type.bit_width - 1)) - 1, bits.type)
+    return pc.if_else(pc.less(bits, scalar(0, bits.type)), pc.bit_wise_xor(bits, below_sign), bits)
 
 
 def from_order_keys(keys: Values) -> Values:
@@ -62,10 +63,10 @@ def compare(name: str, left: Values, right: Values) -> Values:
         return compare_exactly(name, left, right)
     if name in {"equal", "not_equal"}:
         unsigned = _UNSIGNED[left.type.bit_width]
-        without_sign = pc.shift_left(_viewed(left, unsigned), pa.scalar(1, unsigned))
-        return getattr(pc, name)(without_sign, pa.scalar(0, unsigned))
+        without_sign = pc.shift_left(_viewed(left, unsigned), scalar(1, unsigned))
+        return getattr(pc, name)(without_sign, scalar(0, unsigned))
     zero = -0.0 if name in {"less", "greater_equal"} else 0.0
-    return compare_exactly(name, left, pa.scalar(zero, pa.float64()).cast(right.type))
+    return compare_exactly(name, left, scalar(zero, pa.float64()).cast(right.type))
 
 
 def compare_exactly(name: str, left: Values, right: Values) -> Values:
@@ -86,8 +87,8 @@ def compare_exactly(name: str, left: Values, right: Values) -> Values:
 def membership_bits(options: pa.Array) -> pa.Array:
     """Return the bits of the values of an ``IN``; zeros stand for zeros of either sign."""
     bits = float_bits(options)
-    magnitude = pa.scalar((1 << (bits.type.bit_width - 1)) - 1, bits.type)
-    if not pc.any(pc.equal(pc.bit_wise_and(bits, magnitude), pa.scalar(0, bits.type))).as_py():
+    magnitude = scalar((1 << (bits.type.bit_width - 1)) - 1, bits.type)
+    if not pc.any(pc.equal(pc.bit_wise_and(bits, magnitude), scalar(0, bits.type))).as_py():
         return bits
     return pa.concat_arrays([bits, pa.array([0, -(1 << (bits.type.bit_width - 1))], bits.type)])
 

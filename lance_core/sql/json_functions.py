@@ -18,6 +18,7 @@ import pyarrow as pa
 from lance_core.encoding.jsonb import encode_text, float_text
 from lance_core.encoding.jsonb_arrays import decode_texts
 from lance_core.encoding.jsonb_find import Step, find_values, lengths
+from lance_core.encoding.kernels import scalar
 from lance_core.errors import InvalidInputError
 from lance_core.format.json_index import GETTERS, member_name
 from lance_core.sql import pruning
@@ -81,7 +82,7 @@ def _function(
             document = replace(document, evaluate=document.as_stored)
         inputs = (converted(document, pa.large_binary()) if is_null else document, *texts)
         result = apply(evaluate, inputs, name, kind=kind)
-        asks = pruning.Comparison(member, "equal", pa.scalar(True)) if member and kind == pa.bool_() else UNKNOWN  # noqa: FBT003 a value
+        asks = pruning.Comparison(member, "equal", scalar(True)) if member and kind == pa.bool_() else UNKNOWN  # noqa: FBT003 a value
         # null where nothing is found, whatever the column allows
         return Term(type=kind, evaluate=result.evaluate, member=member, asks=asks)
 
@@ -284,7 +285,7 @@ def _extract_together(documents: pa.Array, path: str) -> pa.Array | None:
 
 def _exists_together(documents: pa.Array, path: str) -> pa.Array | None:
     texts = _at_path(documents, path)
-    return None if texts is None else pc.if_else(documents.is_valid(), texts.is_valid(), pa.scalar(None, pa.bool_()))
+    return None if texts is None else pc.if_else(documents.is_valid(), texts.is_valid(), scalar(None, pa.bool_()))
 
 
 def _array_length_together(documents: pa.Array, path: str) -> pa.Array | None:
@@ -333,7 +334,7 @@ def member_values(documents: pa.Array, kind: pa.DataType, key: str) -> pa.Array:
     """
     look = _TYPED_GETTERS[GETTERS[str(kind)]][1]
     values = _get_together(look, kind)(documents, key)
-    return _each(look, kind, documents, (pa.scalar(key),)) if values is None else values
+    return _each(look, kind, documents, (scalar(key),)) if values is None else values
 
 
 def _entry(

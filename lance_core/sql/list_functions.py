@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from lance_core.encoding.kernels import FALSE_SCALAR, scalar
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.sql import pruning
 from lance_core.sql.arrow_types import comparison_type, element_at, is_any_list, is_text, pc
@@ -33,7 +34,7 @@ def _list(term: Term, what: str) -> Term:
 
 
 def _lengths(lists: pa.Array) -> npt.NDArray[np.int64]:
-    return np.asarray(pc.fill_null(pc.list_value_length(lists), 0), np.int64)
+    return np.asarray(pc.fill_null(pc.list_value_length(lists), scalar(0)), np.int64)
 
 
 def _length(terms: Sequence[Term]) -> Term:
@@ -50,7 +51,7 @@ def element(terms: Sequence[Term]) -> Term:
     """One item of a list."""
     value, number = _list(terms[0], "array_element"), written_number(terms[1], "array_element")
     if number is None:
-        return literal_term(pa.scalar(None, value.type.value_type))
+        return literal_term(scalar(None, value.type.value_type))
     term = apply(lambda lists: element_at(lists, number), (value,), "array_element")
     return Term(type=term.type, evaluate=term.evaluate)
 
@@ -69,7 +70,7 @@ def _has(terms: Sequence[Term]) -> Term:
         answer = _any_of(equal(flat, other), parents, len(lists))
         missing = pc.is_null(lists)
         missing = pc.or_(missing, pc.is_null(wanted))
-        return pc.if_else(missing, pa.scalar(None, pa.bool_()), answer)
+        return pc.if_else(missing, scalar(None, pa.bool_()), answer)
 
     asks = UNKNOWN if terms[1].literal is None else _items_condition(value, [sought], needs_all=False)
     return apply(look, (value, converted(sought, kind)), "array_has", asks)
@@ -97,7 +98,7 @@ def _is_like(left: pa.DataType, right: pa.DataType) -> bool:
 
 def _any_of(hits: pa.Array, parents: npt.NDArray[np.int64], num_rows: int) -> pa.Array:
     answer = np.zeros(num_rows, np.bool_)
-    answer[parents[np.asarray(pc.fill_null(hits, False))]] = True  # noqa: FBT003 a value
+    answer[parents[np.asarray(pc.fill_null(hits, FALSE_SCALAR))]] = True
     return pa.array(answer)
 
 
@@ -109,16 +110,16 @@ def _has_several(name: str, merge: Callable[[pa.Array, pa.Array], pa.Array], sta
         wanted = terms[1].literal
         if wanted is None or not wanted.is_valid or not is_any_list(wanted.type):
             raise UnsupportedError(f"{name} supports only lists that are written in the SQL text")
-        literals = [literal_term(pa.scalar(item)) for item in wanted.as_py()]
+        literals = [literal_term(scalar(item)) for item in wanted.as_py()]
         items = [_has((value, literal)) for literal in literals]
         sought = [unify(_item(value), literal, strict=True)[1] for literal in literals]
         asks = _items_condition(value, sought, needs_all=start)
 
         def look(lists: pa.Array, *answers: Datum) -> Datum:
-            total = pa.repeat(pa.scalar(start), len(lists))
+            total = pa.repeat(scalar(start), len(lists))
             for answer in answers:
                 total = merge(total, answer)
-            return pc.if_else(pc.is_null(lists), pa.scalar(None, pa.bool_()), total)
+            return pc.if_else(pc.is_null(lists), scalar(None, pa.bool_()), total)
 
         return apply(look, (value, *items), name, asks)
 
@@ -134,7 +135,7 @@ def make_array(terms: Sequence[Term]) -> Term:
     literals = [term.literal for term in terms]
     if all(literal is not None for literal in literals):
         values = [term.evaluate(_NO_ROWS) for term in items]
-        return literal_term(pa.scalar([value.as_py() for value in values], kind))
+        return literal_term(scalar([value.as_py() for value in values], kind))
 
     def build(*columns: Datum) -> pa.Array:
         num_rows = max(len(column) for column in columns if not isinstance(column, pa.Scalar))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from lance_core.encoding.kernels import scalar
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.sql.arrow_types import is_number, pc
 from lance_core.sql.terms import Term, apply, converted, literal_term
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 def number(term: Term, what: str) -> Term:
     """The term itself, which must be a number or NULL."""
     if pa.types.is_null(term.type):
-        return literal_term(pa.scalar(None, pa.float64()))
+        return literal_term(scalar(None, pa.float64()))
     if not is_number(term.type):
         raise InvalidInputError(f"{what} needs a number, not {term.type}")
     return term
@@ -82,10 +83,10 @@ def _rounded(name: str) -> Callable[[Sequence[Term]], Term]:
             raise UnsupportedError(f"{name} does not support decimals. CAST to the decimal type wanted")
         value = _float(terms[0], name)
         if digits is None:
-            return literal_term(pa.scalar(None, value.type))
+            return literal_term(scalar(None, value.type))
         if abs(digits) > _MAX_DIGITS:
             raise InvalidInputError(f"{name} does not support {digits} digits")
-        factor = pa.scalar(10.0**digits, value.type)
+        factor = scalar(10.0**digits, value.type)
 
         def evaluate(values: pa.Array) -> pa.Array:
             scaled = values if digits == 0 else pc.multiply(values, factor)
@@ -93,7 +94,7 @@ def _rounded(name: str) -> Callable[[Sequence[Term]], Term]:
             if digits:
                 return pc.divide(whole, factor)
             # trunc alone knows no negative zero
-            return pc.if_else(pc.equal(values, 0), pa.scalar(0.0, values.type), whole) if name == "trunc" else whole
+            return pc.if_else(pc.equal(values, 0), scalar(0.0, values.type), whole) if name == "trunc" else whole
 
         return apply(evaluate, (value,), name)
 
@@ -124,7 +125,7 @@ def _abs(terms: Sequence[Term]) -> Term:
 def _signum(terms: Sequence[Term]) -> Term:
     """The sign as -1, 0 or 1; NaN of either sign gives positive NaN, as in pylance."""
     value = _float(terms[0], "signum")
-    nan = pa.scalar(math.nan, value.type)
+    nan = scalar(math.nan, value.type)
 
     def evaluate(values: pa.Array) -> pa.Array:
         return pc.if_else(pc.is_nan(values), nan, pc.cast(pc.sign(values), value.type))
@@ -183,6 +184,6 @@ NUMBER_FUNCTIONS: Mapping[str, tuple[int, int, Callable[[Sequence[Term]], Term]]
     "isnan": (1, 1, _is_nan),
     "iszero": (1, 1, _is_zero),
     "nanvl": (2, 2, _nanvl),
-    "pi": (0, 0, lambda _: literal_term(pa.scalar(math.pi))),
+    "pi": (0, 0, lambda _: literal_term(scalar(math.pi))),
 }
 """Name to fewest arguments, most arguments and meaning."""

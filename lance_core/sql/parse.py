@@ -18,6 +18,7 @@ from sqlglot.errors import SqlglotError
 from sqlglot.parser import Parser
 from sqlglot.tokens import Tokenizer
 
+from lance_core.encoding.kernels import FALSE_SCALAR, scalar
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.sql import groups as sql_groups
 from lance_core.sql import pruning, terms
@@ -265,11 +266,11 @@ def _column(self: _Translator, node: Node) -> Term:
 
 def _literal(_: _Translator, node: Node) -> Term:
     if node.is_string:
-        return literal_term(pa.scalar(node.name))
+        return literal_term(scalar(node.name))
     try:
         return literal_term(integer_literal(int(node.name)))
     except ValueError:
-        return literal_term(pa.scalar(float(node.name)))
+        return literal_term(scalar(float(node.name)))
 
 
 def _is(self: _Translator, node: Node) -> Term:
@@ -282,7 +283,7 @@ def _is(self: _Translator, node: Node) -> Term:
     if isinstance(wanted, exp.Boolean):
         pair = (terms.boolean(value, "IS"), self.term(wanted))
         asks = pruning.FillNull(value.asks if wanted.this else pruning.Not(value.asks), value=False)
-        return terms.apply(lambda a, b: pc.fill_null(pc.equal(a, b), False), pair, "IS", asks)  # noqa: FBT003 a value
+        return terms.apply(lambda a, b: pc.fill_null(pc.equal(a, b), FALSE_SCALAR), pair, "IS", asks)
     raise UnsupportedError(f"IS {wanted.sql(LanceSql)} is not supported")
 
 
@@ -362,7 +363,7 @@ def _written_time(value: str) -> pa.Scalar:
     parse_time(value)
     for kind in (pa.timestamp("us"), pa.timestamp("us", "UTC"), pa.timestamp("ns"), pa.timestamp("ns", "UTC")):
         try:
-            return pa.scalar(value).cast(kind)
+            return scalar(value).cast(kind)
         except pa.ArrowInvalid:
             continue
     raise InvalidInputError(f"{value!r} is not a timestamp. Write it as 'YYYY-MM-DD hh:mm:ss'")
@@ -370,7 +371,7 @@ def _written_time(value: str) -> pa.Scalar:
 
 def _hex(_: _Translator, node: Node) -> Term:
     try:
-        return literal_term(pa.scalar(bytes.fromhex(node.name)))
+        return literal_term(scalar(bytes.fromhex(node.name)))
     except ValueError as error:
         raise InvalidInputError(f"x'{node.name}' is not hexadecimal text") from error
 
@@ -506,8 +507,8 @@ _RULES: dict[type[Any], Callable[[_Translator, Node], Term]] = {
     exp.Bracket: _column,
     exp.Literal: _literal,
     exp.HexString: _hex,
-    exp.Boolean: lambda _, node: literal_term(pa.scalar(bool(node.this))),
-    exp.Null: lambda _self, _node: literal_term(pa.scalar(None)),
+    exp.Boolean: lambda _, node: literal_term(scalar(bool(node.this))),
+    exp.Null: lambda _self, _node: literal_term(scalar(None)),
     exp.Neg: lambda self, node: negated(self.term(node.this)),
     exp.Is: _is,
     exp.Like: _like,

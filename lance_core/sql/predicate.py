@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from lance_core.encoding.kernels import FALSE_SCALAR, scalar
 from lance_core.errors import InvalidInputError
 from lance_core.frozen import frozen
 
@@ -56,8 +57,8 @@ class Predicate:
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise InvalidInputError(f"predicate {self.text!r} fails on the data: {error}") from error
         if isinstance(answer, pa.Scalar):
-            return pa.repeat(pa.scalar(answer.as_py() is True), batch.num_rows)
-        return pc.fill_null(answer, False)  # noqa: FBT003 the value to fill in
+            return pa.repeat(scalar(answer.as_py() is True), batch.num_rows)
+        return pc.fill_null(answer, FALSE_SCALAR)
 
 
 def make_predicate(condition: str | Expression, schema: pa.Schema) -> Predicate:

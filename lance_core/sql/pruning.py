@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute
 
+from lance_core.encoding.kernels import FALSE_SCALAR, TRUE_SCALAR, scalar
 from lance_core.errors import InvalidInputError
 from lance_core.frozen import frozen
 from lance_core.sql import ternary
@@ -211,12 +212,12 @@ class Answers:
     @property
     def true(self) -> Mask:
         """Shape (zones,): the answer may be true."""
-        return (self.codes & ternary.TRUE) != 0
+        return (self.codes & ternary.TRUE_SCALAR) != 0
 
     @property
     def false(self) -> Mask:
         """Shape (zones,): the answer may be false."""
-        return (self.codes & ternary.FALSE) != 0
+        return (self.codes & ternary.FALSE_SCALAR) != 0
 
     @property
     def null(self) -> Mask:
@@ -226,7 +227,7 @@ class Answers:
 
 def _answers(true: Mask, false: Mask, null: Mask) -> Answers:
     parts = (true.astype(np.uint8), false.astype(np.uint8), null.astype(np.uint8))
-    return Answers(parts[0] * ternary.TRUE | parts[1] * ternary.FALSE | parts[2] * ternary.NULL)
+    return Answers(parts[0] * ternary.TRUE_SCALAR | parts[1] * ternary.FALSE_SCALAR | parts[2] * ternary.NULL)
 
 
 def may_match(condition: Condition, columns: Mapping[str, ColumnZones], num_zones: int) -> Mask:
@@ -343,8 +344,8 @@ def _may(kernel: str, bounds: pa.Array, value: pa.Scalar) -> Mask:
         return np.ones(len(bounds), np.bool_)
     is_valid = pc.is_valid(bounds)
     if pa.types.is_floating(bounds.type):
-        is_valid = pc.and_(is_valid, pc.invert(pc.fill_null(pc.is_nan(bounds), True)))  # noqa: FBT003 a value
-    return np.asarray(pc.or_(pc.fill_null(answer, True), pc.invert(is_valid)))  # noqa: FBT003 a value
+        is_valid = pc.and_(is_valid, pc.invert(pc.fill_null(pc.is_nan(bounds), TRUE_SCALAR)))
+    return np.asarray(pc.or_(pc.fill_null(answer, TRUE_SCALAR), pc.invert(is_valid)))
 
 
 def _judge_membership(condition: Membership, zones: ColumnZones) -> tuple[Mask, Mask]:
@@ -370,12 +371,12 @@ def _judge_prefix(condition: Prefix, zones: ColumnZones) -> tuple[Mask, Mask]:
     low, high = zones.minimum, zones.maximum
     if not (pa.types.is_string(low.type) or pa.types.is_large_string(low.type)):
         return np.ones(len(low), np.bool_), np.ones(len(low), np.bool_)
-    first = pa.scalar(condition.text, low.type)
+    first = scalar(condition.text, low.type)
     # Larger than the prefix and not beginning with it: larger than all that begins with it.
-    begins = np.asarray(pc.fill_null(pc.starts_with(low, condition.text), True))  # noqa: FBT003 a value
+    begins = np.asarray(pc.fill_null(pc.starts_with(low, condition.text), TRUE_SCALAR))
     true = _may("greater_equal", high, first) & (_may("less", low, first) | begins)
     if not condition.is_exact:
         return true, np.ones(len(low), np.bool_)
-    ends = np.asarray(pc.fill_null(pc.starts_with(high, condition.text), False))  # noqa: FBT003 a value
-    begins = np.asarray(pc.fill_null(pc.starts_with(low, condition.text), False))  # noqa: FBT003 a value
+    ends = np.asarray(pc.fill_null(pc.starts_with(high, condition.text), FALSE_SCALAR))
+    begins = np.asarray(pc.fill_null(pc.starts_with(low, condition.text), FALSE_SCALAR))
     return true, ~(begins & ends)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lance_core.encoding.arrow_values import binary_to_json
+from lance_core.encoding.kernels import scalar
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.format.schema import is_json_field
 from lance_core.frozen import frozen
@@ -71,7 +72,7 @@ def literal_term(value: pa.Scalar) -> Term:
 def column_term(path: str, field: pa.Field, read: Callable[[pa.RecordBatch], Datum]) -> Term:
     """The values of a column."""
     is_answer = pa.types.is_boolean(field.type)
-    asks = pruning.Comparison(path, "equal", pa.scalar(True)) if is_answer else UNKNOWN  # noqa: FBT003 a value
+    asks = pruning.Comparison(path, "equal", scalar(True)) if is_answer else UNKNOWN  # noqa: FBT003 a value
     if not is_json_field(field):
         return Term(type=field.type, evaluate=read, path=path, asks=asks, nullable=field.nullable)
 
@@ -114,7 +115,7 @@ def apply(
 
 
 def _result_type(function: Callable[..., Datum], terms: Sequence[Term], what: str) -> pa.DataType:
-    empty = [pa.array([], term.type) for term in terms]
+    empty = [pa.nulls(0, term.type) for term in terms]
     try:
         return function(*empty).type
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
@@ -127,14 +128,14 @@ def converted(term: Term, target: pa.DataType) -> Term:
     if term.type.equals(target):
         return term
     if pa.types.is_null(term.type):
-        return literal_term(pa.scalar(None, target))
+        return literal_term(scalar(None, target))
     return apply(lambda values: coerce(values, target), (term,), f"conversion to {target}")
 
 
 def boolean(term: Term, what: str) -> Term:
     """The term itself, which must be boolean or the literal NULL."""
     if pa.types.is_null(term.type):
-        return literal_term(pa.scalar(None, pa.bool_()))
+        return literal_term(scalar(None, pa.bool_()))
     if not pa.types.is_boolean(term.type):
         raise InvalidInputError(f"{what} needs a boolean, not {term.type}")
     return term
@@ -147,7 +148,7 @@ def cast_literal(value: pa.Scalar, target: pa.DataType) -> pa.Scalar:
         InvalidInputError: Another kind of value, or one that the type cannot hold.
     """
     if pa.types.is_null(value.type):
-        return pa.scalar(None, target)
+        return scalar(None, target)
     if pa.types.is_date(target) and pa.types.is_timestamp(value.type):
         return value  # a cast would cut off the time of day; the kernels compare days with times
     fraction_lost = pa.types.is_integer(target) and pa.types.is_floating(value.type)
@@ -157,9 +158,7 @@ def cast_literal(value: pa.Scalar, target: pa.DataType) -> pa.Scalar:
         if pa.types.is_timestamp(target):
             return _cast_timestamp(value, target)
         if pa.types.is_decimal(target):
-            return pa.scalar(
-                Decimal(repr(value.as_py()) if pa.types.is_floating(value.type) else value.as_py()), target
-            )
+            return scalar(Decimal(repr(value.as_py()) if pa.types.is_floating(value.type) else value.as_py()), target)
         return value.cast(target, safe=not pa.types.is_floating(target))
     except (pa.ArrowInvalid, ArithmeticError) as error:
         raise InvalidInputError(f"{_show(value)} does not fit into {target}") from error
@@ -204,15 +203,15 @@ def unify(left: Term, right: Term, *, strict: bool = True) -> tuple[Term, Term]:
         if side.literal is None or other.literal is not None:
             continue
         if pa.types.is_floating(side.type) and pa.types.is_decimal(other.type):
-            exact = literal_term(pa.scalar(Decimal(repr(side.literal.as_py()))))
+            exact = literal_term(scalar(Decimal(repr(side.literal.as_py()))))
             return (exact, other) if side is left else (other, exact)
         if (strict and other.path) or pa.types.is_null(side.type) or not _is_comparable(side.type, other.type):
             fitted = literal_term(cast_literal(side.literal, other.type))
             return (fitted, other) if side is left else (other, fitted)
     if pa.types.is_null(left.type):
-        return literal_term(pa.scalar(None, right.type)), right
+        return literal_term(scalar(None, right.type)), right
     if pa.types.is_null(right.type):
-        return left, literal_term(pa.scalar(None, left.type))
+        return left, literal_term(scalar(None, left.type))
     if not _is_comparable(left.type, right.type):
         raise InvalidInputError(f"cannot compare {left.type} with {right.type}")
     return left, right
@@ -324,9 +323,9 @@ def is_in(
 def by_type(scalars: Sequence[pa.Scalar]) -> list[pa.Array]:
     """Return scalars as one array for each type that they have."""
     groups: dict[pa.DataType, list[pa.Scalar]] = {}
-    for scalar in scalars:
-        groups.setdefault(scalar.type, []).append(scalar)
-    return [pa.array(scalars_, kind) for kind, scalars_ in groups.items()]
+    for value in scalars:
+        groups.setdefault(value.type, []).append(value)
+    return [pa.concat_arrays([pa.repeat(value, 1) for value in group]) for group in groups.values()]
 
 
 def fitted(value: Term, literals: pa.Array, *, strict: bool) -> pa.Array:
@@ -353,7 +352,7 @@ def _is_among(value: Term, literals: pa.Array, *, strict: bool, is_exact: bool) 
     if pa.types.is_nested(value.type):
         raise UnsupportedError(f"IN does not support values of type {value.type}")
     if pa.types.is_null(value.type) or pa.types.is_null(literals.type):
-        return literal_term(pa.scalar(None, pa.bool_()))
+        return literal_term(scalar(None, pa.bool_()))
     options = fitted(value, literals, strict=strict)
     common = comparison_type(value.type, options.type)
     wanted = coerce(options, common)
@@ -363,7 +362,7 @@ def _is_among(value: Term, literals: pa.Array, *, strict: bool, is_exact: bool) 
 
     def evaluate(values: Datum) -> Datum:
         answer = pc.is_in(float_order.float_bits(values) if is_float else values, value_set=bits)
-        return pc.if_else(pc.is_null(values), pa.scalar(None, pa.bool_()), answer)
+        return pc.if_else(pc.is_null(values), scalar(None, pa.bool_()), answer)
 
     has_nan = is_float and pc.any(pc.is_nan(wanted)).as_py()
     is_existing = bool(value.subject) and common.equals(value.type) and not has_nan

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from lance_core.encoding.kernels import scalar
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.sql import pruning
 from lance_core.sql.arrow_types import cast, element_at, is_text, pc
@@ -25,7 +26,7 @@ _MAX_REPEATED = 1 << 24
 def text(term: Term, what: str) -> Term:
     """The term itself, which must be text or NULL."""
     if pa.types.is_null(term.type):
-        return literal_term(pa.scalar(None, pa.string()))
+        return literal_term(scalar(None, pa.string()))
     if not is_text(term.type):
         raise InvalidInputError(f"{what} needs text, not {term.type}; CAST it AS STRING")
     return term
@@ -47,7 +48,7 @@ def written_number(term: Term, what: str) -> int | None:
 
 def null_text() -> Term:
     """NULL as text."""
-    return literal_term(pa.scalar(None, pa.string()))
+    return literal_term(scalar(None, pa.string()))
 
 
 # ------------------------------------------------------------------------------------------------------- matching
@@ -58,7 +59,7 @@ def like(word: str, value: Term, pattern: Term, *, fold: bool, escape: str | Non
     if pattern.literal is None:
         raise UnsupportedError(f"{word} supports only patterns that are written in the SQL text")
     if pa.types.is_null(pattern.type):
-        return literal_term(pa.scalar(None, pa.bool_()))
+        return literal_term(scalar(None, pa.bool_()))
     if not is_text(value.type):
         raise InvalidInputError(f"{word} needs text, not {value.type}")
     if escape not in (None, "\\"):
@@ -83,7 +84,7 @@ def _matcher(name: str, kernel: Callable[..., Datum]) -> Callable[[Sequence[Term
     def build(terms: Sequence[Term]) -> Term:
         value, part = text(terms[0], name), written(terms[1], name)
         if part is None:
-            return literal_term(pa.scalar(None, pa.bool_()))
+            return literal_term(scalar(None, pa.bool_()))
         return apply(lambda values: kernel(values, part), (value,), name, _match_condition(name, value.path, part))
 
     return build
@@ -100,7 +101,7 @@ def _regexp_like(terms: Sequence[Term]) -> Term:
     value, pattern = text(terms[0], "regexp_match"), written(terms[1], "regexp_match")
     flags = written(terms[2], "regexp_match") if len(terms) > 2 else ""
     if pattern is None or flags is None:
-        return literal_term(pa.scalar(None, pa.bool_()))
+        return literal_term(scalar(None, pa.bool_()))
     if flags not in ("", "i"):
         raise UnsupportedError(f"regexp_match does not support flags {flags!r}")
     return apply(
@@ -167,7 +168,7 @@ def _split_part(terms: Sequence[Term]) -> Term:
 
     def part(values: pa.Array) -> pa.Array:
         text = element_at(pc.split_pattern(values, mark), number)
-        return pc.if_else(pc.is_null(values), pa.scalar(None, values.type), pc.fill_null(text, ""))
+        return pc.if_else(pc.is_null(values), scalar(None, values.type), pc.fill_null(text, scalar("")))
 
     return apply(part, (value,), "split_part")
 
@@ -224,7 +225,7 @@ def position(terms: Sequence[Term]) -> Term:
     """Return the position of a part, in characters from 1; 0 if it is missing."""
     value, part = text(terms[0], "strpos"), written(terms[1], "strpos")
     if part is None:
-        return literal_term(pa.scalar(None, pa.int32()))
+        return literal_term(scalar(None, pa.int32()))
 
     def find(values: pa.Array) -> pa.Array:
         if part.isascii() and pc.all(pc.string_is_ascii(values)).as_py() is not False:
@@ -235,8 +236,8 @@ def position(terms: Sequence[Term]) -> Term:
             if part
             else pc.utf8_slice_codeunits(values, 0, 0)
         )
-        positions = pc.add(pc.utf8_length(before), pa.scalar(1, pa.int32()))
-        return pc.if_else(pc.match_substring(values, part), pc.cast(positions, pa.int32()), pa.scalar(0, pa.int32()))
+        positions = pc.add(pc.utf8_length(before), scalar(1, pa.int32()))
+        return pc.if_else(pc.match_substring(values, part), pc.cast(positions, pa.int32()), scalar(0, pa.int32()))
 
     return apply(find, (value,), "strpos")
 
@@ -263,14 +264,14 @@ def _join(terms: Sequence[Term], change: Callable[[Datum], Datum], what: str) ->
     kind = pa.large_string() if any(pa.types.is_large_string(term.type) for term in terms) else pa.string()
 
     def join(*values: Datum) -> Datum:
-        return pc.binary_join_element_wise(*(change(pc.cast(value, kind)) for value in values), pa.scalar("", kind))
+        return pc.binary_join_element_wise(*(change(pc.cast(value, kind)) for value in values), scalar("", kind))
 
     return apply(join, terms, what)
 
 
 def _concat(terms: Sequence[Term]) -> Term:
     """Unlike ``||``, nulls are left out."""
-    return _join([as_text(term) for term in terms], lambda value: pc.fill_null(value, ""), "concat")
+    return _join([as_text(term) for term in terms], lambda value: pc.fill_null(value, scalar("")), "concat")
 
 
 def _concat_ws(terms: Sequence[Term]) -> Term:
@@ -280,8 +281,8 @@ def _concat_ws(terms: Sequence[Term]) -> Term:
         return null_text()
 
     def marked(value: Datum) -> Datum:
-        empty = pa.scalar("", value.type)
-        return pc.fill_null(pc.binary_join_element_wise(pa.scalar(mark, value.type), value, empty), "")
+        empty = scalar("", value.type)
+        return pc.fill_null(pc.binary_join_element_wise(scalar(mark, value.type), value, empty), scalar(""))
 
     marked_values = _join([as_text(term) for term in terms[1:]], marked, "concat_ws")
     return apply(lambda values: pc.utf8_slice_codeunits(values, len(mark)), (marked_values,), "concat_ws")

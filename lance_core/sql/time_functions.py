@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from lance_core.encoding.kernels import scalar
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.sql.arrow_types import UTC_NAMES, cast, pc
 from lance_core.sql.terms import Term, apply, literal_term
@@ -21,7 +22,7 @@ _TRUNCATED = ("year", "quarter", "month", "week", "day", "hour", "minute", "seco
 def _time(term: Term, what: str) -> Term:
     kind = term.type
     if pa.types.is_null(kind):
-        return literal_term(pa.scalar(None, pa.timestamp("us")))
+        return literal_term(scalar(None, pa.timestamp("us")))
     if not (pa.types.is_date(kind) or pa.types.is_timestamp(kind)):
         raise InvalidInputError(f"{what} needs a day or time, not {kind}")
     if pa.types.is_timestamp(kind) and kind.tz not in (None, *UTC_NAMES):
@@ -33,7 +34,7 @@ def date_part(part: str | None, term: Term) -> Term:
     """A number out of a day or time: int32, but a double for ``epoch`` (seconds since 1970)."""
     value = _time(term, "date_part")
     if part is None:
-        return literal_term(pa.scalar(None, pa.int32()))
+        return literal_term(scalar(None, pa.int32()))
     rule = _PARTS.get(part.lower().removesuffix("s") if part.lower() not in _PARTS else part.lower())
     if rule is None:
         raise UnsupportedError(f"date_part does not support {part!r}; the parts are: {', '.join(_PARTS)}")
@@ -91,7 +92,7 @@ def _date_trunc(terms: Sequence[Term]) -> Term:
     """The beginning of the unit; weeks begin on Monday. Days become times of nanoseconds."""
     unit, value = written(terms[0], "date_trunc"), _time(terms[1], "date_trunc")
     if unit is None:
-        return literal_term(pa.scalar(None, value.type))
+        return literal_term(scalar(None, value.type))
     if unit.lower() not in _TRUNCATED:
         raise UnsupportedError(f"date_trunc does not support {unit!r}; the units are: {', '.join(_TRUNCATED)}")
 

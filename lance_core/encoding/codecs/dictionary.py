@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from lance_core.encoding.codecs.flat import from_bytes
-from lance_core.encoding.kernels import view_buffer
+from lance_core.encoding.kernels import numbers_array, view_buffer
 from lance_core.encoding.values import FixedValues, VariableValues
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def to_arrow(values: FixedValues | VariableValues) -> pa.Array:
         buffers = [None, pa.py_buffer(values.offsets), pa.py_buffer(values.data)]
         return pa.Array.from_buffers(kind, len(values), buffers)
     if values.data.ndim == 1:
-        return pa.array(values.data)
+        return numbers_array(values.data)
     kind = pa.binary(values.data.shape[1])
     return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(np.ascontiguousarray(values.data))])
 
@@ -71,14 +71,14 @@ def sampled_distinct(values: FixedValues | VariableValues) -> int | None:
     if len(positions) > 2 * _SPARSE_SAMPLE and not _repeat(values, positions[:: len(positions) // _SPARSE_SAMPLE]):
         return None
     whole = to_arrow(values)
-    sample = whole if len(positions) == len(values) else whole.take(pa.array(positions))
+    sample = whole if len(positions) == len(values) else whole.take(numbers_array(positions))
     distinct = len(sample.unique())
     if distinct * 2 <= len(sample):
         return distinct
     if isinstance(values, VariableValues) or _guess(distinct, len(sample)) is None:
         return None
     positions = sample_positions(len(values), _LARGE_SAMPLE_BLOCK)
-    return _guess(len(whole.take(pa.array(positions)).unique()), len(positions))
+    return _guess(len(whole.take(numbers_array(positions)).unique()), len(positions))
 
 
 def _repeat(values: FixedValues | VariableValues, positions: Int64s) -> bool:
@@ -86,7 +86,7 @@ def _repeat(values: FixedValues | VariableValues, positions: Int64s) -> bool:
     if isinstance(values, FixedValues) and values.data.ndim == 1:
         some = np.sort(values.data[positions])
         return bool((some[1:] == some[:-1]).any())
-    return len(to_arrow(values).take(pa.array(positions)).unique()) <= _REPEATS * len(positions)
+    return len(to_arrow(values).take(numbers_array(positions)).unique()) <= _REPEATS * len(positions)
 
 
 def _guess(distinct: int, count: int) -> int | None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from lance_core.encoding.arrow_values import settled
+from lance_core.encoding.arrow_values import mask_array, settled
 from lance_core.encoding.coded import Coded
 from lance_core.encoding.kernels import empty, starts_of
 from lance_core.encoding.leaves import leaf_paths
@@ -241,7 +241,7 @@ def _pick(part: pa.Array | Coded, mask: Mask) -> pa.Array | Coded:
         return part
     if isinstance(part, Coded):
         return Coded(part.items, part.places[mask], None if part.validity is None else part.validity[mask])
-    return settled(part).filter(pa.array(mask))
+    return settled(part).filter(mask_array(mask))
 
 
 class _MemoryFile:
