@@ -6,10 +6,11 @@ Graphs (HNSW) are not walked: they lead to rows of a partition, all of which are
 from __future__ import annotations
 
 from functools import cached_property
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
+import pyarrow as pa
 
 from lance_core.errors import CorruptDataError, NotFoundError, UnsupportedError
 from lance_core.format.vector_index import (
@@ -34,7 +35,7 @@ from lance_core.index.vector.codes import FlatCodes, ProductCodes, ScalarCodes
 from lance_core.index.vector.distances import COSINE, HAMMING, L2, all_distances, normalized, pair_distances
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from lance_core.file.read.reader import DataFileReader
     from lance_core.format.vector_index import Partitions
@@ -51,6 +52,11 @@ _T = TypeVar("_T")
 
 _ENOUGH = 5
 """Without a number of partitions, more are searched until so many times as many rows as wanted were compared."""
+
+
+_GAP_BYTES, _RUN_BYTES = 512 << 10, 16 << 20
+"""Partitions are read together if so many bytes at most lie between two of them, and so many bytes in all."""
+_ROW_NUMBER_BYTES = 8
 
 
 @frozen(kw_only=True)
@@ -198,18 +204,60 @@ class VectorSegment:
             distances = all_distances(queries, self._centroids, L2 if metric == COSINE else metric)
         return np.argsort(distances, axis=1, kind="stable")
 
-    def partition(self, number: int) -> tuple[Int64s, OpenedPartition]:
-        """Return the row numbers and codes of a partition; those used last are kept.
+    def opened(self, numbers: Sequence[int]) -> Iterator[tuple[int, Int64s, OpenedPartition]]:
+        """Return the row numbers and codes of partitions; those used last are kept.
+
+        Args:
+            numbers: Numbers of partitions, ascending. Those that lie near to each other are read together.
 
         Raises:
             CorruptDataError: The file is damaged.
         """
-        cached = self._cache.get(number)
-        if cached is None:
-            rows, values = self.read(number)
-            cached = rows, self.model.codes.opened(values, self.model.centroids[number])
-            self._cache.put(number, cached, rows.nbytes + cached[1].num_bytes)
-        return cached
+        ready: dict[int, tuple[Int64s, OpenedPartition]] = {}
+        for at, number in enumerate(numbers):
+            partition = ready.pop(number, None) or self._cache.get(number)
+            if partition is None:
+                ready = self._read_together(self._near(numbers, at))
+                partition = ready.pop(number)
+            yield number, *partition
+
+    def _near(self, numbers: Sequence[int], first: int) -> list[int]:
+        """Return the partitions to be read together with one of them: others behind it that are not kept."""
+        starts, lengths = self.partitions.starts, self.partitions.lengths
+        row_bytes = self._row_bytes
+        result = [numbers[first]]
+        begin = int(starts[numbers[first]])
+        end = begin + int(lengths[numbers[first]])
+        for number in islice(numbers, first + 1, None):
+            start, stop = int(starts[number]), int(starts[number] + lengths[number])
+            is_far = not 0 <= (start - end) * row_bytes <= _GAP_BYTES
+            if is_far or (stop - begin) * row_bytes > _RUN_BYTES:
+                break
+            if self._cache.get(number) is None:
+                result.append(number)
+                end = stop
+        return result
+
+    @property
+    def _row_bytes(self) -> int:
+        kind = self.model.codes.field.type
+        return _ROW_NUMBER_BYTES + kind.list_size * kind.value_type.bit_width // 8
+
+    def _read_together(self, numbers: Sequence[int]) -> dict[int, tuple[Int64s, OpenedPartition]]:
+        """Read partitions at one go, and keep them."""
+        starts, lengths = self.partitions.starts, self.partitions.lengths
+        begin = int(starts[numbers[0]])
+        ids, values = self._read_rows(begin, int(starts[numbers[-1]] + lengths[numbers[-1]]))
+        result: dict[int, tuple[Int64s, OpenedPartition]] = {}
+        for number in numbers:
+            rows = slice(int(starts[number]) - begin, int(starts[number] + lengths[number]) - begin)
+            mine, codes = ids[rows], values[rows]
+            if len(numbers) > 1:  # a part would keep the whole in memory
+                mine, codes = mine.copy(), pa.concat_arrays([codes])
+            partition = mine, self.model.codes.opened(codes, self.model.centroids[number])
+            self._cache.put(number, partition, mine.nbytes + partition[1].num_bytes)
+            result[number] = partition
+        return result
 
     def kept_for(self, owner: object, make: Callable[[], _T]) -> _T:
         """Return what was made for an object; it is forgotten when another one asks."""
@@ -224,9 +272,11 @@ class VectorSegment:
         Raises:
             CorruptDataError: The file is damaged.
         """
+        start = int(self.partitions.starts[number])
+        return self._read_rows(start, start + int(self.partitions.lengths[number]))
+
+    def _read_rows(self, start: int, end: int) -> tuple[Int64s, Any]:
         opened = self._opened
-        start = int(opened.partitions.starts[number])
-        end = start + int(opened.partitions.lengths[number])
         ids, values = read_columns(opened.reader, [ROW_COLUMN, opened.model.codes.field.name], start, end)
         if ids.null_count or values.null_count:
             raise CorruptDataError("a vector index has rows without a number or code", path=self.path)
@@ -350,12 +400,12 @@ class _PartitionSearch:
         order = np.argsort(flat, kind="stable")
         numbers, starts = np.unique(flat[order], return_index=True)
         bounds = pairwise([*starts.tolist(), len(flat)])
-        for number, (start, end) in zip(numbers.tolist(), bounds, strict=True):
-            self._compare(number, asking[order[start:end]])
+        partitions = self._segment.opened(numbers.tolist())
+        for (number, rows, opened), (start, end) in zip(partitions, bounds, strict=True):
+            self._compare(number, rows, opened, asking[order[start:end]])
 
-    def _compare(self, number: int, members: Int64s) -> None:
+    def _compare(self, number: int, rows: Int64s, opened: OpenedPartition, members: Int64s) -> None:
         model = self._segment.model
-        rows, opened = self._segment.partition(number)
         addresses, gone = self._locator.of(number, rows)
         if len(gone) == len(rows):
             return

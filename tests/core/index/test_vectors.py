@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lance_core
+from lance_core.index.vector import segment
 from lance_core.index.vector.distances import pair_distances
 from lance_core.index.vector.kmeans import nearest_centroids, train_centroids
 from lance_core.index.vector.top_rows import ExactSearch, TopRows
@@ -85,6 +86,28 @@ def test_recall_is_the_share_that_an_index_finds(table):
     table.create_index("v", "IVF_FLAT", metric="cosine", num_partitions=16, replace=True)
     few, every = (measure_recall(table, "v", k=5, num_queries=20, nprobes=nprobes) for nprobes in (1, 16))
     assert few < 0.9 < every == 1
+
+
+@pytest.mark.parametrize("index_type", ["IVF_FLAT", "IVF_PQ"])
+def test_partitions_that_lie_near_to_each_other_are_read_together(table, monkeypatch, index_type):
+    options = {"num_sub_vectors": 4, "num_bits": 4} if index_type == "IVF_PQ" else {}
+    table.create_index("v", index_type, num_partitions=16, **options)
+    nearest = {"column": "v", "q": np.ones(8), "k": 20, "nprobes": 16}
+    read_columns, ranges = segment.read_columns, []
+    monkeypatch.setattr(segment, "read_columns", lambda *asked: ranges.append(asked[2:]) or read_columns(*asked))
+
+    def search(**limits):
+        ranges.clear()
+        for name, value in limits.items():
+            monkeypatch.setattr(segment, name, value)
+        return lance_core.dataset(table.uri).to_table(nearest=nearest)
+
+    expected = search()
+    assert len(ranges) == 2  # the nearest partition, which tells how near rows must be, and all others
+    assert search(_RUN_BYTES=4000) == expected
+    assert 2 < len(ranges) < 16
+    assert search(_GAP_BYTES=-1) == expected
+    assert len(ranges) == 16
 
 
 def test_tasks_join_queries_with_their_nearest_rows(table):
