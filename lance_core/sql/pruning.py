@@ -212,12 +212,12 @@ class Answers:
     @property
     def true(self) -> Mask:
         """Shape (zones,): the answer may be true."""
-        return (self.codes & ternary.TRUE_SCALAR) != 0
+        return (self.codes & ternary.TRUE) != 0
 
     @property
     def false(self) -> Mask:
         """Shape (zones,): the answer may be false."""
-        return (self.codes & ternary.FALSE_SCALAR) != 0
+        return (self.codes & ternary.FALSE) != 0
 
     @property
     def null(self) -> Mask:
@@ -227,7 +227,7 @@ class Answers:
 
 def _answers(true: Mask, false: Mask, null: Mask) -> Answers:
     parts = (true.astype(np.uint8), false.astype(np.uint8), null.astype(np.uint8))
-    return Answers(parts[0] * ternary.TRUE_SCALAR | parts[1] * ternary.FALSE_SCALAR | parts[2] * ternary.NULL)
+    return Answers(parts[0] * ternary.TRUE | parts[1] * ternary.FALSE | parts[2] * ternary.NULL)
 
 
 def may_match(condition: Condition, columns: Mapping[str, ColumnZones], num_zones: int) -> Mask:
