@@ -22,7 +22,7 @@ from pyroaring import BitMap, BitMap64
 from lance_core.errors import CorruptDataError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 Int64s: TypeAlias = npt.NDArray[np.int64]
 Part: TypeAlias = "tuple[int, bytes]"
@@ -73,8 +73,19 @@ def encode_row_treemap(parts: Sequence[Part]) -> bytes:
     return b"".join([_LONG_COUNT.pack(len(parts)), *(_COUNT.pack(high) + bitmap for high, bitmap in parts)])
 
 
-def decode_row_set(data: bytes, *, path: str) -> Int64s:
+def bitmaps_of(rows: Int64s) -> dict[int, BitMap]:
+    """Return the lower halves of row numbers, in any order, by their upper half."""
+    high = rows >> _SHIFT
+    return {number: _bitmap(rows[high == number] & _LOW) for number in np.unique(high).tolist()}
+
+
+def decode_row_set(data: bytes, *, path: str, among: Mapping[int, BitMap] | None = None) -> Int64s:
     """Decode a set of rows.
+
+    Args:
+        data: The set.
+        path: Name of the file, for errors.
+        among: Lower halves by upper half: rows that are wanted; None for all.
 
     Returns:
         Row numbers, ascending.
@@ -83,8 +94,10 @@ def decode_row_set(data: bytes, *, path: str) -> Int64s:
         CorruptDataError: It is damaged, or stands for all rows of a fragment.
     """
     try:
-        parts = _split(data)
-        pieces = [_numbers(BitMap.deserialize(bitmap)) + (high << _SHIFT) for high, bitmap in parts]
+        sets = [(high, BitMap.deserialize(bitmap)) for high, bitmap in _split(data)]
+        if among is not None:
+            sets = [(high, rows & among[high]) for high, rows in sets if high in among]
+        pieces = [_numbers(rows) + (high << _SHIFT) for high, rows in sets]
     except (ValueError, struct.error) as error:
         raise CorruptDataError(f"a set of rows of an index cannot be decoded: {error}", path=path) from error
     return np.concatenate([np.empty(0, np.int64), *pieces])

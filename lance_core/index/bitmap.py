@@ -24,7 +24,8 @@ from lance_core.format.bitmap_index import (
     item_type,
 )
 from lance_core.format.btree import has_btree
-from lance_core.format.row_sets import decode_row_set
+from lance_core.format.row_sets import bitmaps_of, decode_row_set
+from lance_core.frozen import frozen
 from lance_core.index import answer as answers
 from lance_core.index.external_sort import DEFAULT_MEMORY, MEMORY_OPTION
 from lance_core.index.files import check_columns, metadata_number, read_columns
@@ -36,22 +37,43 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
+    from pyroaring import BitMap
 
     from lance_core.file.read.reader import DataFileReader
     from lance_core.index.answer import RowAnswer
     from lance_core.index.bitmap_build import Content
     from lance_core.index.column import IndexedColumn
     from lance_core.index.files import SegmentFiles
+    from lance_core.index.order import Keys
     from lance_core.index.protocol import FragmentColumn, Relocation, Segment, SegmentContent, SegmentTarget
     from lance_core.index.ranges import Side
     from lance_core.sql.pruning import HasItems, Question
 
 Int64s: TypeAlias = npt.NDArray[np.int64]
+RowSets: TypeAlias = "Mapping[int, BitMap]"
+"""Lower halves of row numbers, by their upper half."""
 
 _MOST_KEYS = 1 << 12
 """Keys whose sets of rows are read for one question; a scan is cheaper than more."""
 
 _NO_ROWS = np.empty(0, np.int64)
+
+
+@frozen(kw_only=True)
+class _Keys:
+    """The keys of a file.
+
+    Attributes:
+        keys: Those that are not null, ascending.
+        num_nulls: 1 if there is also null, else 0.
+        first: Number of the first key that is not null.
+        num_bytes: Bytes in memory, about.
+    """
+
+    keys: Keys
+    num_nulls: int
+    first: int
+    num_bytes: int
 
 
 class Bitmaps:
@@ -64,26 +86,18 @@ class Bitmaps:
     """
 
     def __init__(self, reader: DataFileReader, kind: pa.DataType, path: str) -> None:
-        from lance_core.index.order import sort_keys  # noqa: PLC0415 brings Arrow's kernels along
-
-        check_columns(reader, bitmap_schema(kind), path=path)
-        check_limit("max_zones", reader.num_rows, "keys of a bitmap index", path=path)
-        (keys,) = read_columns(reader, ["keys"], 0, reader.num_rows)
+        content = reader.derived(("keys", kind), lambda: _read_keys(reader, kind, path), lambda read: read.num_bytes)
         self.kind = kind
         self.path = path
         self.reader = reader
-        self.num_nulls = keys.null_count
+        self.num_nulls = content.num_nulls
         """1 if a key is null, else 0."""
         self.num_keys = reader.num_rows
-        is_null = keys.is_null().to_numpy(zero_copy_only=False)
-        self.first = int(self.num_nulls and is_null[0])
+        self.first = content.first
         """Number of the first key that is not null; null comes first, or last where pylance added rows to an index."""
         self.end = self.first + self.num_keys - self.num_nulls
         """Number behind the last key that is not null."""
-        self._keys = sort_keys(keys.drop_null())
-        is_misplaced = is_null[self.first : self.end].any()
-        if self.num_nulls > 1 or is_misplaced or (self._keys[1:] <= self._keys[:-1]).any():
-            raise CorruptDataError("the keys of a bitmap index are not in order", path=path)
+        self._keys = content.keys
 
     def positions(self, values: pa.Array, *sides: Side) -> list[Int64s]:
         """Find values among the keys; see `lance_core.index.ranges.Positions`."""
@@ -92,17 +106,22 @@ class Bitmaps:
         wanted = sort_keys(values)
         return [np.searchsorted(self._keys, wanted, side=side) + self.first for side in sides]
 
-    def rows(self, numbers: Int64s) -> list[Int64s]:
-        """Read the rows of some keys; ``numbers`` are ascending and distinct."""
+    def rows(self, numbers: Int64s, *, among: RowSets | None = None) -> list[Int64s]:
+        """Read the rows of some keys.
+
+        Args:
+            numbers: The keys, ascending and distinct.
+            among: Rows that are wanted; None for all.
+        """
         if not len(numbers):
             return []
         projection = self.reader.schema.select(["bitmaps"])
         column = self.reader.take(projection, self.reader.column_numbers, numbers).column(0)
-        return [decode_row_set(data or b"", path=self.path) for data in column.to_pylist()]
+        return [decode_row_set(data or b"", path=self.path, among=among) for data in column.to_pylist()]
 
-    def null_rows(self) -> Int64s:
-        """Read the rows of the key null."""
-        return self.rows(np.array([0 if self.first else self.end]))[0] if self.num_nulls else _NO_ROWS
+    def null_rows(self, *, among: RowSets | None = None) -> Int64s:
+        """Read the rows of the key null; ``among`` is as for `rows`."""
+        return self.rows(np.array([0 if self.first else self.end]), among=among)[0] if self.num_nulls else _NO_ROWS
 
     def content(self) -> Iterable[tuple[pa.Array, list[Int64s]]]:
         """Read all keys, in batches, and the rows of each."""
@@ -148,14 +167,21 @@ class BitmapSegment:
 
     def answer(self, question: Question, *, tells_null: bool) -> RowAnswer | None:
         """Look up the rows for which a question is true."""
+        return self._answer(question, None, tells_null=tells_null)
+
+    def answer_among(self, question: Question, rows: Int64s, *, tells_null: bool) -> RowAnswer | None:
+        """Look up which of some rows a question is true for."""
+        return self._answer(question, bitmaps_of(rows), tells_null=tells_null)
+
+    def _answer(self, question: Question, among: RowSets | None, *, tells_null: bool) -> RowAnswer | None:
         from lance_core.sql.pruning import Comparison, IsNull, Prefix  # noqa: PLC0415 as above
 
         bitmaps = self.bitmaps
         match question:
             case IsNull():
-                return answers.of_rows(true=bitmaps.null_rows())
+                return answers.of_rows(true=bitmaps.null_rows(among=among))
             case Comparison(operator="not_equal"):
-                equal = self.answer(Comparison(question.column, "equal", question.value), tells_null=True)
+                equal = self._answer(Comparison(question.column, "equal", question.value), among, tells_null=True)
                 return None if equal is None else answers.not_(equal)
             case _:
                 pass
@@ -163,8 +189,8 @@ class BitmapSegment:
         if ranges is None or int((ranges[1] - ranges[0]).clip(0).sum()) > _MOST_KEYS:
             return None
         numbers = np.unique(np.concatenate([_NO_ROWS, *(np.arange(*pair) for pair in zip(*ranges, strict=True))]))
-        rows = np.concatenate([_NO_ROWS, *bitmaps.rows(numbers)])
-        null = bitmaps.null_rows() if tells_null else _NO_ROWS
+        rows = np.concatenate([_NO_ROWS, *bitmaps.rows(numbers, among=among)])
+        null = bitmaps.null_rows(among=among) if tells_null else _NO_ROWS
         elsewhere = FALSE if tells_null or not bitmaps.num_nulls else FALSE | NULL
         if isinstance(question, Prefix) and not question.is_exact:
             return answers.of_rows(undecided=rows, null=null, elsewhere=elsewhere)
@@ -205,23 +231,34 @@ class LabelListSegment:
 
     def answer(self, question: Question, *, tells_null: bool) -> RowAnswer | None:
         """Look up the lists with some items."""
+        del tells_null
+        return self._answer(question, None)
+
+    def answer_among(self, question: Question, rows: Int64s, *, tells_null: bool) -> RowAnswer | None:
+        """Look up which of some lists have some items."""
+        del tells_null
+        return self._answer(question, rows)
+
+    def _answer(self, question: Question, sample: Int64s | None) -> RowAnswer | None:
         from lance_core.sql.pruning import HasItems, IsNull  # noqa: PLC0415 as above
 
-        del tells_null
+        null = self.null_lists
+        if null is not None and sample is not None:
+            null = np.intersect1d(null, sample, assume_unique=True)
         match question:
             case IsNull():
-                return None if self.null_lists is None else answers.of_rows(true=self.null_lists)
+                return None if null is None else answers.of_rows(true=null)
             case HasItems():
-                rows = self._rows_with(question)
+                rows = self._rows_with(question, None if sample is None else bitmaps_of(sample))
             case _:
                 return None
         if rows is None:
             return None
-        if self.null_lists is None:
+        if null is None:
             return answers.of_rows(true=rows, elsewhere=FALSE | NULL)
-        return answers.of_rows(true=rows, null=self.null_lists)
+        return answers.of_rows(true=rows, null=null)
 
-    def _rows_with(self, question: HasItems) -> Int64s | None:
+    def _rows_with(self, question: HasItems, among: RowSets | None) -> Int64s | None:
         items = fitting(question.items, self.bitmaps.kind)
         if items is None:
             return None
@@ -230,7 +267,7 @@ class LabelListSegment:
         is_there = starts < ends
         if question.needs_all and not is_there.all():
             return _NO_ROWS
-        sets = self.bitmaps.rows(np.sort(starts[is_there]))
+        sets = self.bitmaps.rows(np.sort(starts[is_there]), among=among)
         if not sets:
             return _NO_ROWS
         rows, counts = np.unique(np.concatenate(sets), return_counts=True)
@@ -330,6 +367,27 @@ class LabelListKind:
         return write_bitmaps(
             target.files, kind, relocated(parts), DEFAULT_MEMORY, version=LABEL_LIST_VERSION, nulls=nulls
         )
+
+
+def _read_keys(reader: DataFileReader, kind: pa.DataType, path: str) -> _Keys:
+    """Read the keys of a file.
+
+    Raises:
+        CorruptDataError: They are of another type, or not in order.
+    """
+    from lance_core.index.order import num_bytes, sort_keys  # noqa: PLC0415 brings Arrow's kernels along
+
+    check_columns(reader, bitmap_schema(kind), path=path)
+    check_limit("max_zones", reader.num_rows, "keys of a bitmap index", path=path)
+    (values,) = read_columns(reader, ["keys"], 0, reader.num_rows)
+    num_nulls = values.null_count
+    is_null = values.is_null().to_numpy(zero_copy_only=False)
+    first = int(num_nulls and is_null[0])
+    keys = sort_keys(values.drop_null()).copy()  # no view of the mapped file
+    is_misplaced = is_null[first : first + len(values) - num_nulls].any()
+    if num_nulls > 1 or is_misplaced or (keys[1:] <= keys[:-1]).any():
+        raise CorruptDataError("the keys of a bitmap index are not in order", path=path)
+    return _Keys(keys=keys, num_nulls=num_nulls, first=first, num_bytes=num_bytes(keys))
 
 
 BITMAP = BitmapKind()

@@ -26,6 +26,7 @@ from lance_core.format.btree import (
     lookup_schema,
     page_schema,
 )
+from lance_core.frozen import frozen
 from lance_core.index import answer as answers
 from lance_core.index.btree_pages import PageCache, row_numbers
 from lance_core.index.external_sort import DEFAULT_MEMORY, MEMORY_OPTION
@@ -70,6 +71,23 @@ _BATCH_ROWS, _LEAST_BATCH_ROWS = 1 << 20, 1 << 16
 _NO_ROWS = np.empty(0, np.int64)
 
 
+@frozen(kw_only=True)
+class _Lookup:
+    """Content of a lookup file.
+
+    Attributes:
+        last_keys: Key of the last value of each page, without those of pages of nulls.
+        num_nulls: Nulls, which come first.
+        rows_per_page: Rows in each page but the last.
+        num_bytes: Bytes in memory, about.
+    """
+
+    last_keys: Keys
+    num_nulls: int
+    rows_per_page: int
+    num_bytes: int
+
+
 class BTreeSegment:
     """One B-tree, opened.
 
@@ -77,32 +95,17 @@ class BTreeSegment:
         column: The column.
         pages: The sorted values and their rows.
         path: Name of that file, for errors.
-        last_values: Last value of each page, without those of pages of nulls.
-        num_nulls: Nulls, which come first.
-        rows_per_page: Rows in each page but the last.
+        lookup: What is known of its pages.
     """
 
-    def __init__(
-        self,
-        column: IndexedColumn,
-        pages: DataFileReader,
-        path: str,
-        last_values: pa.Array,
-        *,
-        num_nulls: int,
-        rows_per_page: int,
-    ) -> None:
-        from lance_core.index.order import sort_keys  # noqa: PLC0415 brings Arrow's kernels along
-
+    def __init__(self, column: IndexedColumn, pages: DataFileReader, path: str, lookup: _Lookup) -> None:
         self._type = column.type
         self._pages = pages
         self._path = path
-        self._last_keys = sort_keys(last_values)
-        if (self._last_keys[1:] < self._last_keys[:-1]).any():
-            raise CorruptDataError("the pages of the B-tree are not in order", path=path)
-        self._num_nulls = num_nulls
+        self._last_keys = lookup.last_keys
+        self._num_nulls = num_nulls = lookup.num_nulls
         self._num_rows = pages.num_rows
-        self._rows_per_page = rows_per_page
+        self._rows_per_page = rows_per_page = lookup.rows_per_page
         self._first_page = num_nulls // rows_per_page
         self._cache = PageCache(pages, path, num_nulls=num_nulls, rows_per_page=rows_per_page)
         self._most_rows = max(_ALWAYS_WORTH, int(self._num_rows * _MOST_SHARE))
@@ -296,26 +299,15 @@ class BTreeKind:
         lookup, path = files.open(LOOKUP_FILE), files.path(LOOKUP_FILE)
         if lookup.schema.metadata.get(RANGE_PARTITIONED_KEY) == b"true":
             return UnreadSegment()
-        check_columns(lookup, lookup_schema(column.type), path=path)
-        check_limit("max_pages", lookup.num_rows, "pages of a B-tree", path=path)
         pages = files.open(PAGE_FILE)
         check_columns(pages, page_schema(column.type), path=files.path(PAGE_FILE))
-        maximum, null_count, page_idx = read_columns(lookup, ["max", "null_count", "page_idx"], 0, lookup.num_rows)
-        rows_per_page = metadata_number(lookup, ROWS_PER_PAGE_KEY) or 0
-        counts = null_count.to_numpy().astype(np.int64)
-        num_nulls = int(counts.sum())
-        _check_pages(pages.num_rows, rows_per_page, page_idx.to_numpy(), counts, path)
-        last_values = maximum.slice(num_nulls // rows_per_page if num_nulls < pages.num_rows else len(maximum))
-        if last_values.null_count:
-            raise CorruptDataError("the B-tree has pages without a largest value", path=path)
-        return BTreeSegment(
-            column,
-            pages,
-            files.path(PAGE_FILE),
-            last_values,
-            num_nulls=num_nulls,
-            rows_per_page=rows_per_page,
+        num_rows = pages.num_rows
+        content = lookup.derived(
+            ("B-tree", column.type, num_rows),
+            lambda: _read_lookup(lookup, column.type, num_rows, path),
+            lambda content: content.num_bytes,
         )
+        return BTreeSegment(column, pages, files.path(PAGE_FILE), content)
 
     def build(
         self, target: SegmentTarget, fragments: Iterable[FragmentColumn], options: Mapping[str, int]
@@ -336,6 +328,35 @@ class BTreeKind:
 
 
 BTREE = BTreeKind()
+
+
+def _read_lookup(lookup: DataFileReader, kind: pa.DataType, num_rows: int, path: str) -> _Lookup:
+    """Read a lookup file.
+
+    Raises:
+        CorruptDataError: It does not fit a column of this type, or a page file of so many rows.
+    """
+    from lance_core.index.order import num_bytes, sort_keys  # noqa: PLC0415 brings Arrow's kernels along
+
+    check_columns(lookup, lookup_schema(kind), path=path)
+    check_limit("max_pages", lookup.num_rows, "pages of a B-tree", path=path)
+    maximum, null_count, page_idx = read_columns(lookup, ["max", "null_count", "page_idx"], 0, lookup.num_rows)
+    rows_per_page = metadata_number(lookup, ROWS_PER_PAGE_KEY) or 0
+    counts = null_count.to_numpy().astype(np.int64)
+    num_nulls = int(counts.sum())
+    _check_pages(num_rows, rows_per_page, page_idx.to_numpy(), counts, path)
+    last_values = maximum.slice(num_nulls // rows_per_page if num_nulls < num_rows else len(maximum))
+    if last_values.null_count:
+        raise CorruptDataError("the B-tree has pages without a largest value", path=path)
+    last_keys = sort_keys(last_values).copy()  # no view of the mapped file
+    if (last_keys[1:] < last_keys[:-1]).any():
+        raise CorruptDataError("the pages of the B-tree are not in order", path=path)
+    return _Lookup(
+        last_keys=last_keys,
+        num_nulls=num_nulls,
+        rows_per_page=rows_per_page,
+        num_bytes=num_bytes(last_keys),
+    )
 
 
 def _check_pages(

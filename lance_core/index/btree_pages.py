@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
+from dataclasses import replace
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -35,18 +36,18 @@ class Page:
         start: Row of its first value.
         values: Its values, ascending.
         keys: What NumPy compares instead of the values; None for text and binary, which are compared one by one.
-        ids: Number of the row of each value.
+        ids: Number of the row of each value; None until they were asked for twice.
     """
 
     start: int
     values: pa.Array
     keys: Keys | None
-    ids: Int64s
+    ids: Int64s | None = None
 
     @property
     def num_bytes(self) -> int:
         """Bytes in memory, about."""
-        return self.values.nbytes + self.ids.nbytes
+        return self.values.nbytes + (0 if self.ids is None else self.ids.nbytes)
 
     def positions(self, keys: Keys, side: Side) -> Int64s:
         """Return the rows where keys stand in order; ``side`` is as for `numpy.searchsorted`."""
@@ -76,6 +77,7 @@ class PageCache:
         self._pages: OrderedDict[int, Page] = OrderedDict()
         self._num_bytes = 0
         self._missed = set[int]()
+        self._asked = set[int]()
 
     def misses(self, numbers: Iterable[int]) -> int:
         """Count pages that are asked for the first time; a page is worth keeping from its second time on."""
@@ -104,29 +106,40 @@ class PageCache:
         return self._file.take(self._file.schema.select(columns), self._file.column_numbers, rows).columns
 
     def ids(self, starts: Int64s, ends: Int64s) -> Int64s | None:
-        """Return the row numbers of ranges of values; None if they are not all in pages that are kept."""
+        """Return the row numbers of ranges of values; None if reading only these is cheaper.
+
+        A look-up needs the values of a page to find its own, but few row numbers: those of the whole page are read when
+        it is asked for some of them a second time.
+        """
         numbers = (starts // self._rows_per_page).tolist()
         if numbers != ((ends - 1) // self._rows_per_page).tolist():
             return None
         with self._lock:
-            pages = [self._pages.get(number) for number in numbers]
-        ids = [
-            page.ids[start - page.start : end - page.start]
-            for page, start, end in zip(pages, starts.tolist(), ends.tolist(), strict=True)
-            if page is not None
-        ]
-        return np.concatenate(ids) if len(ids) == len(pages) else None
+            pages = {number: page for number in numbers if (page := self._pages.get(number)) is not None}
+            if not all(number in pages for number in numbers):
+                return None
+            lacking = [number for number, page in pages.items() if page.ids is None]
+            is_new = not self._asked.issuperset(lacking)
+            self._asked.update(lacking)
+        if lacking:
+            if is_new:
+                return None
+            pages |= self._with_ids({number: pages[number] for number in lacking})
+        ids: list[Int64s] = []
+        for number, start, end in zip(numbers, starts.tolist(), ends.tolist(), strict=True):
+            page = pages[number]
+            assert page.ids is not None  # noqa: S101 for the type checker
+            ids.append(page.ids[start - page.start : end - page.start])
+        return np.concatenate(ids)
 
     def _read(self, numbers: list[int]) -> dict[int, Page]:
-        """Read pages together, which takes an eighth of the time of reading them one by one."""
+        """Read the values of pages together, which takes an eighth of the time of reading them one by one."""
         size = self._rows_per_page
         starts = [max(number * size, self._num_nulls) for number in numbers]
         ends = [min((number + 1) * size, self._file.num_rows) for number in numbers]
-        rows = np.concatenate([np.arange(*pair) for pair in zip(starts, ends, strict=True)])
-        values, ids = self.take(["values", "ids"], rows)
+        (values,) = self.take(["values"], _joined(starts, ends))
         if values.null_count:
             raise CorruptDataError("a page of the B-tree has nulls behind values", path=self._path)
-        row_ids = row_numbers(ids, self._path)
         # A slice would keep the others alive.
         is_alone = len(numbers) == 1
         keys = None if _is_text(values.type) else _keys(values)
@@ -139,19 +152,33 @@ class PageCache:
                 start,
                 values if is_alone else pa.concat_arrays([values.slice(part.start, end - start)]),
                 None if keys is None else keys[part].copy(),
-                row_ids[part] if is_alone else row_ids[part].copy(),
             )
+        self._keep(read)
+        return read
+
+    def _with_ids(self, pages: dict[int, Page]) -> dict[int, Page]:
+        """Read the row numbers of pages together."""
+        starts = [page.start for page in pages.values()]
+        ends = [page.start + len(page.values) for page in pages.values()]
+        (ids,) = self.take(["ids"], _joined(starts, ends))
+        edges = np.cumsum([len(page.values) for page in pages.values()])[:-1]
+        parts = zip(pages.items(), np.split(row_numbers(ids, self._path), edges), strict=True)
+        read = {number: replace(page, ids=part.copy()) for (number, page), part in parts}
         self._keep(read)
         return read
 
     def _keep(self, read: dict[int, Page]) -> None:
         with self._lock:
             for number, page in read.items():
-                if number not in self._pages:
-                    self._num_bytes += page.num_bytes
-                    self._pages[number] = page
+                before = self._pages.get(number)
+                self._num_bytes += page.num_bytes - (0 if before is None else before.num_bytes)
+                self._pages[number] = page
             while self._num_bytes > _MAX_BYTES and len(self._pages) > 1:
                 self._num_bytes -= self._pages.popitem(last=False)[1].num_bytes
+
+
+def _joined(starts: list[int], ends: list[int]) -> Int64s:
+    return np.concatenate([np.arange(*pair) for pair in zip(starts, ends, strict=True)])
 
 
 class _Texts:

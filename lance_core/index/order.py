@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -37,6 +38,11 @@ def sort_keys(values: pa.Array) -> Keys:
     except UnicodeDecodeError as error:
         raise CorruptDataError("an index has text that is not valid UTF-8") from error
     return keys
+
+
+def num_bytes(keys: Keys) -> int:
+    """Return how much memory keys take, about."""
+    return keys.nbytes + (sum(map(sys.getsizeof, keys.tolist())) if keys.dtype == object else 0)
 
 
 def _comparable(values: pa.Array) -> pa.Array:

@@ -110,6 +110,21 @@ class Segment(Protocol):
 
 
 @runtime_checkable
+class SampledSegment(Segment, Protocol):
+    """A segment that answers about a few rows for less than about all."""
+
+    def answer_among(self, question: Question, rows: Int64s, *, tells_null: bool) -> RowAnswer | None:
+        """Answer a question as `Segment.answer` does, but for some rows only.
+
+        Args:
+            question: The question.
+            rows: Shape (n,), numbers of these rows, ascending; what the answer says of others means nothing.
+            tells_null: As for `Segment.answer`.
+        """
+        ...
+
+
+@runtime_checkable
 class EntrySegment(Segment, Protocol):
     """A segment with an entry for each row and key, which an audit compares with the column."""
 

@@ -7,6 +7,7 @@ as a whole: the keys of each row are added up as hashes and compared with those 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -28,7 +29,7 @@ from lance_core.sql.kernels import pc
 from lance_core.sql.pruning import Comparison, Contains, HasItems, IsNull, Membership
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from lance_core.format.manifest import Manifest
     from lance_core.scan.indexed import OpenSegment
@@ -108,15 +109,15 @@ def _windows(
     if sample_rows is None:
         yield from ((fragment_id, 0, None) for fragment_id in fragment_ids.tolist())
         return
-    rng = np.random.default_rng(_SEED)
     sizes = dict(zip(manifest.fragments.ids.tolist(), manifest.fragments.physical_rows.tolist(), strict=True))
-    windows = [
-        (fragment_id, start, start + _WINDOW_ROWS)
-        for fragment_id in fragment_ids.tolist()
-        for start in range(0, sizes[fragment_id], _WINDOW_ROWS)
-    ]
-    count = min(len(windows), -(-sample_rows // _WINDOW_ROWS))
-    yield from (windows[number] for number in np.sort(rng.choice(len(windows), count, replace=False)).tolist())
+    ends = np.cumsum([-(-sizes[fragment_id] // _WINDOW_ROWS) for fragment_id in fragment_ids.tolist()])
+    total = int(ends[-1])
+    count = min(total, -(-sample_rows // _WINDOW_ROWS))
+    numbers = np.sort(np.random.default_rng(_SEED).choice(total, count, replace=False))
+    chosen = np.searchsorted(ends, numbers, side="right")
+    starts = (numbers - np.append(0, ends)[chosen]) * _WINDOW_ROWS
+    for fragment_id, start in zip(fragment_ids[chosen].tolist(), starts.tolist(), strict=True):
+        yield fragment_id, start, start + _WINDOW_ROWS
 
 
 # ------------------------------------------------------------------------------------------------------------ questions
@@ -126,15 +127,19 @@ def _wrong_answers(opened: OpenSegment, rows: Int64s, values: pa.Array, *, is_ea
     """Return the rows for which an answer excludes the truth."""
     wrong = [np.empty(0, np.int64)]
     for question, truth in _questions(opened.subject, values, is_each_asked=is_each_asked):
-        answer = opened.answer(question)
+        answer = opened.answer(question, None if is_each_asked else rows)
         if answer is not None:
-            wrong.append(rows[(answer.at(rows) & truth) == 0])
+            wrong.append(rows[(answer.at(rows) & truth()) == 0])
     return np.concatenate(wrong)
 
 
-def _questions(path: str, values: pa.Array, *, is_each_asked: bool) -> Iterator[tuple[Question, Codes]]:
-    """Return questions about values that rows have, together or also one by one, and the true answer for each row."""
-    yield IsNull(path), _codes(values.is_null())
+def _questions(path: str, values: pa.Array, *, is_each_asked: bool) -> Iterator[tuple[Question, Callable[[], Codes]]]:
+    """Return questions about values that rows have, together or also one by one.
+
+    Yields:
+        A question, and what returns the true answer for each row: many kinds answer only some questions.
+    """
+    yield IsNull(path), lambda: _codes(values.is_null())
     there = values.drop_null()
     if not len(there):
         return
@@ -142,17 +147,26 @@ def _questions(path: str, values: pa.Array, *, is_each_asked: bool) -> Iterator[
     kind = values.type
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         for item in pc.list_flatten(picked).drop_null().unique().slice(0, _PICKED):
-            yield HasItems(path, pa.array([item.as_py()], kind.value_type), needs_all=False), _has_item(values, item)
+            question = HasItems(path, pa.array([item.as_py()], kind.value_type), needs_all=False)
+            yield question, partial(_has_item, values, item)
         return
     picked = picked.unique()
     for value in picked if is_each_asked else []:
-        yield Comparison(path, "equal", value), _codes(_equal(values, pa.repeat(value, 1)))
-    yield Membership(path, picked), _codes(_equal(values, picked))
+        yield Comparison(path, "equal", value), partial(_is_among, values, pa.repeat(value, 1))
+    yield Membership(path, picked), partial(_is_among, values, picked)
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         for text in picked.to_pylist():
             middle = len(text) // 2
             part = text[max(middle - _NEEDLE_LENGTH, 0) : middle + _NEEDLE_LENGTH]
-            yield Contains(path, (part,)), _codes(pc.match_substring(values, part))
+            yield Contains(path, (part,)), partial(_has_part, values, part)
+
+
+def _is_among(values: pa.Array, wanted: pa.Array) -> Codes:
+    return _codes(_equal(values, wanted))
+
+
+def _has_part(texts: pa.Array, part: str) -> Codes:
+    return _codes(pc.match_substring(texts, part))
 
 
 def _equal(values: pa.Array, wanted: pa.Array) -> pa.Array:

@@ -173,7 +173,9 @@ def runs_of(files: OpenFiles, fragments: Iterable[Fragment], plan: ScanPlan) -> 
     num_rows = num_bytes = 0
     for fragment in fragments:
         reader = FragmentReader(files, fragment)
-        size = _small_size(reader, projections) if can_join and decided_matches(reader, plan, 0, 1) is None else None
+        size = _small_size(reader, projections) if can_join else None
+        if size is not None and decided_matches(reader, plan, 0, 1) is not None:
+            size = None
         rows = reader.physical_rows
         is_full = num_rows + rows > most_rows or num_bytes + (size or 0) > _RUN_BYTES or len(run) == _RUN_FILES
         if run and (size is None or is_full):

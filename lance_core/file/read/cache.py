@@ -291,12 +291,13 @@ class FileCache:
         parsed: Footer, schema and pages.
         kinds: What pages are alike in.
         opened: The fields of some projections; never more than a few.
+        derived: What was made of the whole file, by what tells it from other such things.
         readers: How the scalar kernel reads chunks, by identity of their layout.
         bounds: First row of each page, and the end, by the rows in each; columns whose pages are alike share it.
-        budget: Counts chunk tables, dictionaries and opened columns.
+        budget: Counts chunk tables, dictionaries, opened columns and what is derived.
     """
 
-    __slots__ = ("_columns", "_source", "bounds", "budget", "kinds", "opened", "parsed", "readers")
+    __slots__ = ("_columns", "_source", "bounds", "budget", "derived", "kinds", "opened", "parsed", "readers")
 
     def __init__(self, source: FileCache | None = None) -> None:
         self._source = source
@@ -305,6 +306,7 @@ class FileCache:
         self.readers: dict[int, Any] = {} if source is None else source.readers
         self.bounds: dict[tuple[int, ...], Int64s] = {} if source is None else source.bounds
         self._columns: dict[int, tuple[PageCache, int]] = {}
+        self.derived: dict[Hashable, Any] = {}
         self.budget = Budget()
         self.opened: deque[Opened] = deque()
 

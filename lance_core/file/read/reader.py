@@ -29,7 +29,7 @@ from lance_core.format.footer import decode_version
 from lance_core.store.io_coroutines import finished
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Generator, Iterator, Mapping
+    from collections.abc import Callable, Collection, Generator, Hashable, Iterator, Mapping
 
     from lance_core.encoding.coded import Coded
     from lance_core.encoding.plans import Rows
@@ -110,6 +110,21 @@ class DataFileReader:
             if self._version.name == "0.1":
                 raise InvalidInputError("files of version 0.1 have no global buffers")
             return Container(self._file).global_buffer(number)
+
+    def derived(self, key: Hashable, make: Callable[[], _T], num_bytes: Callable[[_T], int]) -> _T:
+        """Return what is made of the file as a whole: it is made once for all readers that find the same content.
+
+        Args:
+            key: Tells it from other things that are made of the file.
+            make: Makes it; nobody changes what it returns.
+            num_bytes: Returns how much memory that takes.
+        """
+        cache = self._cache
+        if key not in cache.derived:
+            made = make()
+            cache.budget.num_bytes += num_bytes(made)
+            cache.derived[key] = made
+        return cache.derived[key]
 
     def batch_statistics(self, fields: Collection[int]) -> tuple[Int64s, dict[int, BatchStatistics]]:
         """Return the statistics of fields that the file itself holds; only files of version 0.1 do.

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import lance_core
 from lance_core.errors import CorruptDataError, InvalidInputError, NotFoundError, UnsupportedError
 from lance_core.format.btree import PAGE_FILE
+from lance_core.index import bitmap, btree
 from lance_core.index.btree import BTREE
 from lance_core.index.column import find_column
 from lance_core.index.files import SegmentFiles
@@ -169,6 +170,25 @@ def test_options_and_types_that_it_does_not_take(tmp_path):
     with pytest.raises(UnsupportedError, match="list"):
         dataset.create_scalar_index("l", "BTREE")
     assert index_files(dataset) == []
+
+
+@pytest.mark.parametrize("kind", ["BTREE", "BITMAP"])
+def test_who_opens_an_index_again_finds_its_keys(tmp_path, monkeypatch, kind):
+    dataset = lance_core.write_dataset(pa.table({"x": range(10_000)}), tmp_path / "t")
+    dataset.create_scalar_index("x", kind)
+    module = {"BTREE": btree, "BITMAP": bitmap}[kind]
+    read = []
+    read_columns = module.read_columns
+    monkeypatch.setattr(
+        module, "read_columns", lambda reader, names, *rows: read.append(names) or read_columns(reader, names, *rows)
+    )
+    for _ in range(2):
+        assert lance_core.dataset(dataset.uri).count_rows("x = 7") == 1
+        keys, read = [names for names in read if names != ["ids"]], []
+    assert keys == [], "they stay with the metadata of the file"
+    dataset.create_scalar_index("x", kind, replace=True)
+    assert lance_core.dataset(dataset.uri).count_rows("x = 7") == 1
+    assert len([names for names in read if names != ["ids"]]) == 1, "another file"
 
 
 def test_damage_is_told(dataset):

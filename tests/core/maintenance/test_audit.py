@@ -6,6 +6,7 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -13,6 +14,9 @@ import lance_core
 from lance_core.change.retries import commit_options, commit_work
 from lance_core.format.index_metadata import index_fields, make_index
 from lance_core.format.operations import CreateIndex
+from lance_core.scan.indexed import open_segment
+from lance_core.scan.open_files import OpenFiles
+from lance_core.sql.pruning import Comparison, HasItems, IsNull, Membership
 from lance_core.store.memory import memory_store
 
 pytestmark = pytest.mark.filterwarnings("ignore::lance_core.errors.IndexCoverageWarning")
@@ -143,6 +147,28 @@ def test_damaged_and_missing_files_are_found(tmp_path):
     assert {name for name, _ in problems(table)} >= {"b_idx", "k_idx"}
     assert lance_core.repair(table.uri) == {"b_idx": "rebuilt", "k_idx": "rebuilt"}
     assert problems(table) == set()
+
+
+@pytest.mark.parametrize(
+    ("column", "question"),
+    [
+        ("b", Membership("b", pa.array(["a", "c"]))),
+        ("b", Comparison("b", "not_equal", pa.scalar("a"))),
+        ("b", IsNull("b")),
+        ("l", HasItems("l", pa.array(["x"]), needs_all=False)),
+    ],
+)
+def test_a_sample_is_answered_without_the_rows_around_it(tmp_path, column, question):
+    table = make(tmp_path / "t", num_rows=3_000, fragment_rows=1_000)
+    manifest, files = table.snapshot.manifest, OpenFiles(table.snapshot.store)
+    (index,) = [index for index in manifest.indices if index.name == f"{column}_idx"]
+    opened = open_segment(manifest, files, index)
+    whole = opened.answer(question, None)
+    for fragment_id in (0, 2):
+        sample = np.arange(200, 300) + (fragment_id << 32)
+        some = opened.answer(question, sample)
+        assert (some.at(sample) == whole.at(sample)).all()
+        assert len(some.bounds) <= 100 + 6 < len(whole.bounds), "three fragments have two bounds each"
 
 
 def test_unknown_kinds_are_left_alone(tmp_path):
