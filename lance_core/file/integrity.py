@@ -207,8 +207,7 @@ class BlockChecks:
             blocks, begins = blocks[~is_good], begins[~is_good]
         if not len(blocks):
             return
-        stops = begins + np.minimum(width, section.start - blocks * width)
-        is_wrong = _sums_in(data, begins, stops) != self._sums_of(blocks)
+        is_wrong = self._differ(blocks, begins, begins + np.minimum(width, section.start - blocks * width), data)
         if is_wrong.any():
             raise _damaged(int(blocks[is_wrong][0]) * width)
         self._is_good[blocks] = True
@@ -248,23 +247,35 @@ class BlockChecks:
 
     def _check_blocks(self, blocks: Int64s, data: memoryview, at: int) -> None:
         section, width = self._section, self._section.block_size
-        checksums = self._sums_of(blocks)
         begins = np.where(blocks < section.num_blocks, blocks * width, blocks * width + self._shift)
-        single = np.ones(len(blocks), np.bool_)
-        num_whole = int(blocks.searchsorted(section.start // width))
+        limits = np.where(begins < section.start, section.start, self._size)
+        is_wrong = self._differ(blocks, begins - at, np.minimum(begins + width, limits) - at, data)
+        if is_wrong.any():
+            raise _damaged(int(begins[is_wrong][0]))
+        self._is_good[blocks] = True
+
+    def _differ(self, blocks: Int64s, starts: Int64s, ends: Int64s, data: memoryview) -> npt.NDArray[np.bool_]:
+        """Return a mask of the blocks that do not match their checksums.
+
+        Args:
+            blocks: Shape (n,), ascending.
+            starts: Shape (n,), where they begin in ``data``: consecutive whole blocks follow one another there.
+            ends: Shape (n,).
+            data: Holds them.
+        """
+        checksums, width = self._sums_of(blocks), self._section.block_size
+        is_single = np.ones(len(blocks), np.bool_)
+        num_whole = int(blocks.searchsorted(self._section.start // width))
         run = _blocks_of_run(width)
         if num_whole >= _MANY_RUNS * run > _MANY_RUNS:
             firsts = _runs(blocks[:num_whole], run)
             if len(firsts):  # scattered rows have none
                 runs = firsts[:, None] + np.arange(run)
-                joined = _sums_in(data, begins[firsts] - at, begins[firsts] - at + run * width)
-                single[runs[joined == join_sums(checksums[runs], width)]] = False
-        begins, checksums = begins[single], checksums[single]
-        limits = np.where(begins < section.start, section.start, self._size)
-        is_wrong = _sums_in(data, begins - at, np.minimum(begins + width, limits) - at) != checksums
-        if is_wrong.any():
-            raise _damaged(int(begins[is_wrong][0]))
-        self._is_good[blocks] = True
+                joined = _sums_in(data, starts[firsts], starts[firsts] + run * width)
+                is_single[runs[joined == join_sums(checksums[runs], width)]] = False
+        is_wrong = np.zeros(len(blocks), np.bool_)
+        is_wrong[is_single] = _sums_in(data, starts[is_single], ends[is_single]) != checksums[is_single]
+        return is_wrong
 
     def _sums_of(self, blocks: Int64s) -> npt.NDArray[np.uint32]:
         num_blocks = self._section.num_blocks
