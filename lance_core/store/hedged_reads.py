@@ -93,17 +93,20 @@ class HedgedReads:
         self._blame = blame
         self._num_hedges = 0
 
-    def begin(self, ask: Callable[[], Awaitable[_T]], *, num_bytes: int, address: str) -> Pending[_T]:
+    def begin(
+        self, ask: Callable[[], Awaitable[_T]], *, num_bytes: int, address: str, name: str = "store.get"
+    ) -> Pending[_T]:
         """Begin a read.
 
         Args:
             ask: Sends the request; called again to hedge it.
             num_bytes: Size of the answer, as far as it is known.
             address: Of the object, for errors.
+            name: Of the call, for observers.
         """
 
         async def read() -> _T:
-            with StoreCall("store.get", address) as span:
+            with StoreCall(name, address) as span:
                 answer = await self._read(ask, num_bytes, address)
                 span.add(num_bytes=num_bytes)
             return answer

@@ -200,11 +200,16 @@ class ObjectClient:
     def sizes(self, keys: Sequence[str], *, address: Callable[[str], str]) -> list[int]:
         """Return the sizes of objects, asked for at the same time."""
 
-        def size(key: str) -> int:
-            with _call("head", address(key)):
-                return self._obstore.head(self._files, key)["size"]
+        def begin(key: str) -> Pending[Mapping[str, Any]]:
+            ask = partial(self._obstore.head_async, self._files, key)
+            return self._reads.begin(ask, num_bytes=0, address=address(key), name="store.head")
 
-        return [size(key) for key in keys] if len(keys) < 2 else list(self._threads().map(size, keys))
+        reads = list(map(begin, keys))
+        try:
+            return [read.result()["size"] for read in reads]
+        finally:
+            for read in reads:
+                read.cancel()
 
     def _threads(self) -> ThreadPoolExecutor:
         if self._pool is None:

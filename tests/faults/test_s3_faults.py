@@ -282,6 +282,16 @@ def test_a_stalled_read_is_sent_again(cloud, uri, silent, read):
     assert time.monotonic() - began < 15
 
 
+def test_a_stalled_look_at_a_file_is_sent_again(cloud, uri):
+    """The service is silent for 30 s when a commit asks for the size of a file that it brings."""
+    options = {**cloud.storage_options, "read_hedge_after": "50ms"}
+    lance_core.write_dataset(ROWS, uri, storage_options=options)
+    cloud.fail("HEAD", "/data/", "stall", times=1)
+    began = time.monotonic()
+    assert lance_core.write_dataset(ROWS, uri, mode="append", storage_options=options).count_rows() == 2000
+    assert time.monotonic() - began < 15
+
+
 def test_a_read_is_given_up_at_its_deadline(cloud, uri):
     lance_core.write_dataset(ROWS, uri, storage_options=cloud.storage_options)
     dataset = lance_core.dataset(
