@@ -14,10 +14,10 @@ ARROW = DeletionFile(file_type=DeletionFileType.ARROW_ARRAY, read_version=1, id=
 ROWS = pa.field("row_id", pa.uint32(), nullable=False)
 
 
-def ipc(values, field=ROWS, batches=1):
+def ipc(values, field=ROWS, batches=1, compression=None):
     sink = pa.BufferOutputStream()
     schema = pa.schema([field])
-    with pa.ipc.new_file(sink, schema) as writer:
+    with pa.ipc.new_file(sink, schema, options=pa.ipc.IpcWriteOptions(compression=compression)) as writer:
         for _ in range(batches):
             writer.write_batch(pa.record_batch([pa.array(values, field.type)], schema=schema))
     return sink.getvalue().to_pybytes()
@@ -40,6 +40,13 @@ def test_arrow_file_is_what_readers_expect():
     assert reader.schema.equals(pa.schema([ROWS]), check_metadata=True)
     assert reader.num_record_batches == 1
     assert reader.get_batch(0).column(0).to_pylist() == [1, 5]
+
+
+@pytest.mark.parametrize("compression", ["zstd", "lz4"])
+def test_compressed_files_are_read(compression):
+    file = replace(ARROW, num_deleted_rows=1000)
+    data = ipc(range(1000), compression=compression)
+    assert decode_deletions(data, file, physical_rows=1000) == BitMap(range(1000))
 
 
 def test_order_is_free_and_run_containers_are_read():
