@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 _INTRODUCTION = f"""# The command line
 
 `{PROGRAM} COMMAND` looks at a Lance table and takes care of it; `python -m lance_core COMMAND` is the same. The table
-is a path or an address such as `s3://bucket/table.lance`. Each command takes `--json` for programs and
-`--storage-option KEY=VALUE`; progress is shown when standard error is a terminal.
+is a path or an address such as `s3://bucket/table.lance`. Each command but `describe` takes `--json` for programs, rows
+as one object a line, and each `--storage-option KEY=VALUE`; progress is shown when standard error is a terminal.
 
 Exit codes: 0 when all is done, 1 when `verify` or `repair` found problems that stay, 2 when the command could not do
 its work, 130 when it was interrupted. With the extra `completion`, `eval "$({PROGRAM} completion bash)"` completes

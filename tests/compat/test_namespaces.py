@@ -218,6 +218,22 @@ def test_tables_behind_a_service(service):
     assert set(service.headers_seen) == {"maps"}
 
 
+def test_tables_behind_the_service_of_pylance(tmp_path):
+    with lance.namespace.RestAdapter("dir", {"root": str(tmp_path)}, port=0) as adapter:
+        address, shop = f"http://127.0.0.1:{adapter.port}", ["shop", "orders"]
+        names, judge = RestNamespace(uri=address), lance.namespace.RestNamespace(uri=address)
+        names.create_namespace(ln.CreateNamespaceRequest(id=["shop"]))
+        for mode in ("create", "append", "overwrite", "append"):
+            lance_core.write_dataset(ROWS, namespace_client=names, table_id=shop, mode=mode)
+        assert lance.dataset(namespace_client=judge, table_id=shop).count_rows() == 4
+        lance.write_dataset(ROWS, namespace_client=judge, table_id=shop, mode="append")
+        assert lance_core.dataset(namespace_client=names, table_id=shop).count_rows() == 6
+        assert names.list_tables(ln.ListTablesRequest(id=["shop"])).tables == ["orders"]
+        names.drop_table(ln.DropTableRequest(id=shop))
+        with pytest.raises(DatasetNotFoundError):
+            lance_core.dataset(namespace_client=names, table_id=shop)
+
+
 def test_settings_of_the_service_reach_the_store(service):
     names = RestNamespace(uri=f"http://127.0.0.1:{service.server_port}")
     lance_core.write_dataset(ROWS, namespace_client=names, table_id=["orders"])
