@@ -32,7 +32,7 @@ COMPAT = (
     "test_repair",
 )
 """Tests of tables and files in both directions; names that older versions of pylance lack are for `test_api`."""
-SPARK = ("test_read", "test_write", "test_sql", "test_merge")
+SPARK = ("test_read", "test_write")
 DAGSTER = ("test_io_manager", "test_partitioned", "test_checks", "test_maintenance", "test_sensors", "test_components")
 DAGSTER_PACKAGES = ("dagster", "dagster-pipes", "dagster-shared", "dagster-graphql", "dagster-webserver")
 FAST = ["-m", "not slow", "tests/core/test_dataset_read.py", "tests/core/test_dataset_write.py", "tests/core/format"]
