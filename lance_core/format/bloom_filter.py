@@ -44,6 +44,9 @@ _SALTS = np.array(
     [0x47B6137B, 0x44974D91, 0x8824AD5B, 0xA2B7289D, 0x705495C7, 0x2DF1424B, 0x9EFC4947, 0x5C6BFB31], np.uint32
 )
 _BLOCK_WORDS = 8
+_MOST_BITS_SET = 0.42
+"""Share of the bits of a filter that are set where it holds as many values as it is made for: 0.00057 ** (1 / 8) is
+0.39, and sizes are rounded up."""
 
 
 def has_bloom_filter(kind: pa.DataType) -> bool:
@@ -82,6 +85,18 @@ def may_contain(data: bytes, hashes: UInt64s) -> npt.NDArray[np.bool_]:
     blocks, bits = _bits(hashes, len(data))
     filter_words = np.frombuffer(data, "<u4").reshape(-1, _BLOCK_WORDS)[blocks]
     return ((filter_words & bits) == bits).all(axis=1)
+
+
+def union(left: bytes, right: bytes) -> bytes | None:
+    """Return the filter of the values of two; None if they differ in size."""
+    if len(left) != len(right):
+        return None
+    return (np.frombuffer(left, np.uint8) | np.frombuffer(right, np.uint8)).tobytes()
+
+
+def is_crowded(data: bytes) -> bool:
+    """Return whether a filter holds more values than filters are made for, so that it leaves few values out."""
+    return bool(np.unpackbits(np.frombuffer(data, np.uint8)).mean() > _MOST_BITS_SET)
 
 
 def _bits(hashes: UInt64s, num_bytes: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint32]]:

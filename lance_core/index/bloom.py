@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lance_core.errors import CorruptDataError
+from lance_core.errors import CorruptDataError, UnsupportedError
 from lance_core.format.bloom_filter import (
     BLOCK_BYTES,
     BLOOM_SCHEMA,
@@ -38,13 +38,14 @@ from lance_core.limits import check_limit
 from lance_core.sql.ternary import ANY, FALSE, NULL
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from lance_core.file.read.reader import DataFileReader
     from lance_core.index.answer import RowAnswer
+    from lance_core.index.bloom_build import MovedFilters
     from lance_core.index.column import IndexedColumn
     from lance_core.index.files import SegmentFiles
-    from lance_core.index.protocol import FragmentColumn, Segment, SegmentContent, SegmentTarget
+    from lance_core.index.protocol import FragmentColumn, Relocation, Segment, SegmentContent, SegmentTarget
     from lance_core.sql.pruning import Question
 
 Int64s: TypeAlias = npt.NDArray[np.int64]
@@ -152,6 +153,24 @@ class BloomFilterSegment:
         )
         return answers.or_(not_null, answers.of_rows(true=self._nulls))
 
+    def moved(self, relocate: Relocation) -> MovedFilters:
+        """Return the zones where their rows are now.
+
+        Raises:
+            UnsupportedError: Zones overlap, or the file does not tell which rows are null.
+        """
+        from lance_core.index.bloom_build import MovedFilters  # noqa: PLC0415 rarely needed
+        from lance_core.index.zone_map_remap import moved_runs  # noqa: PLC0415 as above
+
+        if self.ambiguous or (self._nulls is None and self._zones.has_null.any()):
+            raise UnsupportedError("the Bloom filters overlap, or do not tell which rows are null; build them again")
+        zone, first, length = moved_runs(*self.zones, relocate)
+        nulls = np.empty(0, np.int64) if self._nulls is None else relocate(self._nulls)
+        filters = self._all_filters()
+        return MovedFilters(
+            first=first, length=length, filters=[filters[number] for number in zone], nulls=nulls[nulls >= 0]
+        )
+
     def _all_filters(self) -> list[bytes]:
         if self._filters is None:
             (data,) = read_columns(self._reader, ["bloom_filter_data"], 0, self._reader.num_rows)
@@ -193,6 +212,18 @@ class BloomFilterKind:
         from lance_core.index.bloom_build import write_filters  # noqa: PLC0415 rarely needed
 
         return write_filters(target.files, fragments, options[NUMBER_OF_ITEMS])
+
+    def rewrite(self, target: SegmentTarget, segments: Sequence[tuple[Segment, Relocation]]) -> SegmentContent:
+        """Write the filters of segments where their rows are now.
+
+        Raises:
+            UnsupportedError: A segment does not tell which rows are null, or has zones that overlap.
+        """
+        from lance_core.index.bloom_build import rewrite_filters  # noqa: PLC0415 rarely needed
+
+        filters = [(segment, relocate) for segment, relocate in segments if isinstance(segment, BloomFilterSegment)]
+        num_items = max(segment.options.get(NUMBER_OF_ITEMS, DEFAULT_ITEMS) for segment, _ in filters)
+        return rewrite_filters(target.files, [segment.moved(relocate) for segment, relocate in filters], num_items)
 
 
 BLOOM_FILTER = BloomFilterKind()

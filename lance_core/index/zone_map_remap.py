@@ -68,8 +68,8 @@ def moved_zones(table: ZoneTable, nulls: Int64s | None, relocate: Relocation) ->
     """
     if nulls is None and table.null_count.any():
         raise UnsupportedError("the zone map does not tell which rows are null; build it again")
-    parts = list(_runs(table, relocate))
-    zone, first, length = (np.concatenate([np.empty(0, np.int64), *(part[at] for part in parts)]) for at in range(3))
+    base = table.fragment_ids << ADDRESS_SHIFT
+    zone, first, length = moved_runs(base + table.starts, base + table.ends, relocate)
     moved_nulls = np.empty(0, np.int64) if nulls is None else relocate(nulls)
     moved_nulls = np.sort(moved_nulls[moved_nulls >= 0])
     whole = length == (table.ends - table.starts)[zone]
@@ -93,10 +93,23 @@ def moved_zones(table: ZoneTable, nulls: Int64s | None, relocate: Relocation) ->
     )
 
 
-def _runs(table: ZoneTable, relocate: Relocation) -> Iterator[tuple[Int64s, Int64s, Int64s]]:
-    """Yield zone, new address of the first row and length of each run of rows that are side by side now."""
-    lengths = table.ends - table.starts
-    begins = (table.fragment_ids << ADDRESS_SHIFT) + table.starts
+def moved_runs(starts: Int64s, ends: Int64s, relocate: Relocation) -> tuple[Int64s, Int64s, Int64s]:
+    """Return the runs of rows of zones that are side by side where they are now.
+
+    Args:
+        starts: Shape (zones,), address of the first row of each.
+        ends: Shape (zones,), behind the last one.
+        relocate: New address of each row address, -1 if the row is gone.
+
+    Returns:
+        Zone, address of the first row, and length of each run.
+    """
+    parts = list(_runs(starts, ends - starts, relocate))
+    zone, first, length = (np.concatenate([np.empty(0, np.int64), *(part[at] for part in parts)]) for at in range(3))
+    return zone, first, length
+
+
+def _runs(begins: Int64s, lengths: Int64s, relocate: Relocation) -> Iterator[tuple[Int64s, Int64s, Int64s]]:
     edges = np.searchsorted(np.cumsum(lengths), np.arange(_BATCH_ROWS, lengths.sum() + _BATCH_ROWS, _BATCH_ROWS))
     cuts = np.unique(np.concatenate([[0], np.minimum(edges + 1, len(lengths))])).tolist()
     for low, high in pairwise(cuts):
@@ -132,7 +145,7 @@ def joined(parts: list[MovedZones], kind: pa.DataType) -> MovedZones:
 
 def widened(zones: MovedZones, rows_per_zone: int) -> MovedZones:
     """Return the same with neighbours as one zone, as long as it has no more than ``rows_per_zone`` rows."""
-    groups = _groups(zones, rows_per_zone)
+    groups = first_of_groups(zones.first, zones.length, rows_per_zone)
     if len(groups) == len(zones.first):
         return zones
     return MovedZones(
@@ -145,16 +158,22 @@ def widened(zones: MovedZones, rows_per_zone: int) -> MovedZones:
     )
 
 
-def _groups(zones: MovedZones, rows_per_zone: int) -> Int64s:
-    """Return the first zone of each group of neighbours."""
+def first_of_groups(first: Int64s, length: Int64s, rows_per_zone: int) -> Int64s:
+    """Return the first zone of each group of neighbours with at most ``rows_per_zone`` rows together.
+
+    Args:
+        first: Shape (zones,), address of the first row of each, ascending.
+        length: Shape (zones,).
+        rows_per_zone: Most rows.
+    """
     begins: list[int] = []
     end, rows = -1, 0
-    for number, (first, length) in enumerate(zip(zones.first.tolist(), zones.length.tolist(), strict=True)):
-        if first != end or rows + length > rows_per_zone or not first & OFFSET_MASK:
+    for number, (start, count) in enumerate(zip(first.tolist(), length.tolist(), strict=True)):
+        if start != end or rows + count > rows_per_zone or not start & OFFSET_MASK:
             begins.append(number)
             rows = 0
-        rows += length
-        end = first + length
+        rows += count
+        end = start + count
     return np.array(begins, np.int64)
 
 

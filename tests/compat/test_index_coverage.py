@@ -11,8 +11,6 @@ import pytest
 import lance_core
 from lance_core.errors import IndexCoverageWarning
 from lance_core.format.index_metadata import IndexFields, holds_row_ids, make_index
-from lance_core.index.kinds import KINDS
-from lance_core.index.protocol import RewritableKind
 
 SCALAR = {
     "id": "BTREE",
@@ -23,11 +21,6 @@ SCALAR = {
     "key": "BLOOMFILTER",
     "title": "NGRAM",
 }
-KEEP_ADDRESSES = {"id_idx", "score_idx", "key_idx"}
-"""Indices of pylance 14.0.2 that know rows by address or fragment even if the table has stable row ids."""
-REMAPPED = {f"{column}_idx" for column, kind in SCALAR.items() if isinstance(KINDS.get(kind), RewritableKind)}
-REMAPPED.add("vector_idx")
-"""Indices whose files lance_core rewrites along with the rows."""
 
 
 def rows(numbers):
@@ -94,17 +87,13 @@ def check(path):
 def test_compaction_keeps_coverage_by_row_ids_as_pylance_does(tmp_path, target):
     ours, theirs = make(tmp_path / "ours"), str(tmp_path / "theirs")
     shutil.copytree(ours, theirs)
-    with pytest.warns(IndexCoverageWarning, match="720 of 'key_idx'"):
-        metrics = lance_core.dataset(ours).optimize.compact_files(target_rows_per_fragment=target)
+    metrics = lance_core.dataset(ours).optimize.compact_files(target_rows_per_fragment=target)
     lance.dataset(theirs).optimize.compact_files(target_rows_per_fragment=target)
     before, after = coverage(theirs), coverage(ours)
-    lost = KEEP_ADDRESSES - REMAPPED
-    for name in after.keys() - lost:
+    for name in after:
         assert after[name] == (before[name] or after["id_idx"]) != set(), name
         assert lance.dataset(ours).stats.index_stats(name)["num_unindexed_rows"] == 0
-    for name in lost:
-        assert after[name] == set(), name
-    assert metrics.unindexed_rows == dict.fromkeys(sorted(lost), 720)
+    assert metrics.unindexed_rows == {}
     check(ours)
     lance.dataset(ours).optimize.optimize_indices()
     check(ours)
@@ -114,27 +103,24 @@ def test_materialization_keeps_coverage_by_row_ids(tmp_path):
     path = make(tmp_path / "t")
     lance_core.dataset(path).delete("id < 50")
     dataset = lance_core.dataset(path)
-    with pytest.warns(IndexCoverageWarning):
-        metrics = dataset.optimize.materialize_deletions(threshold=0.2)
+    metrics = dataset.optimize.materialize_deletions(threshold=0.2)
     assert metrics.fragments_removed == 1
-    after, live = coverage(path), {one.fragment_id for one in dataset.get_fragments()}
-    assert after["vector_idx"] == after["tag_idx"] == after["id_idx"] == live
-    assert after["key_idx"] < live
-    assert set(metrics.unindexed_rows) == KEEP_ADDRESSES - REMAPPED
-    assert len(set(metrics.unindexed_rows.values())) == 1
+    live = {one.fragment_id for one in dataset.get_fragments()}
+    assert all(covered == live for covered in coverage(path).values())
+    assert metrics.unindexed_rows == {}
     check(path)
 
 
 def test_compaction_tells_what_tables_without_stable_row_ids_lose(tmp_path):
     path = make(tmp_path / "t", stable=False)
+    lance.dataset(path).create_index("vector", "IVF_HNSW_SQ", name="graph_idx", num_partitions=1)
     lance_core.write_dataset(rows(range(1000, 1100)), path, mode="append")
     dataset = lance_core.dataset(path)
     plan = lance_core.Compaction.plan(dataset)
-    with pytest.warns(IndexCoverageWarning, match=r"720 of 'key_idx'.*optimize_indices"):
+    with pytest.warns(IndexCoverageWarning, match=r"720 of 'graph_idx'.*optimize_indices"):
         metrics = lance_core.Compaction.commit(dataset, lance_core.Compaction.run(dataset, plan))
-    lost = {f"{column}_idx" for column in SCALAR} - REMAPPED
-    assert metrics.unindexed_rows == dict.fromkeys(lost, 720)
-    assert all((ids == set()) == (name in lost) for name, ids in coverage(path).items())
+    assert metrics.unindexed_rows == {"graph_idx": 720}
+    assert all((ids == set()) == (name == "graph_idx") for name, ids in coverage(path).items())
     check(path)
 
 
