@@ -91,8 +91,9 @@ def recommended_conf(*, small_rows: bool = False) -> dict[str, str]:
     Args:
         small_rows: Rows that go to Python are small: as many as ``spark.sql.execution.arrow.maxRecordsPerBatch`` says
             (10,000) fit into memory for each running task. Spark then does not add up the bytes of a batch after each
-            row, which is a sixth of what a write costs. Not for sessions that write images or long texts, of which a
-            batch would have gigabytes.
+            row, a third of what a write of numbers and texts costs. Classic sessions do so by themselves for writes of
+            such columns, with fewer rows in a batch of texts. Not for sessions that write images or long texts, of
+            which a batch would have gigabytes.
     """
     conf = {
         # Python workers of a busy machine need longer than the 15 s they are given to call back.

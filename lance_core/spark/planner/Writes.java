@@ -27,6 +27,7 @@ import org.apache.spark.sql.connector.write.LogicalWriteInfo;
 import org.apache.spark.sql.connector.write.SupportsTruncate;
 import org.apache.spark.sql.connector.write.Write;
 import org.apache.spark.sql.connector.write.WriteBuilder;
+import org.apache.spark.sql.execution.columnar.InMemoryRelation;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
 import org.apache.spark.sql.execution.datasources.v2.V2SessionCatalog;
 import org.apache.spark.sql.types.StructType;
@@ -53,6 +54,15 @@ public class Writes {
       "Project", "Filter", "Union", "Join", "Aggregate", "Window", "Expand", "Distinct", "Sample", "GlobalLimit",
       "LocalLimit", "Range", "LocalRelation", "OneRowRelation", "LogicalRelation", "LogicalRDD", "InMemoryRelation",
       "DataSourceV2ScanRelation", "SubqueryAlias"}));
+
+  /** Those that run code of Spark only, and those that move rows. */
+  private static final Set SPARKS = new HashSet(PLAIN);
+
+  static {
+    SPARKS.remove("LogicalRDD");
+    SPARKS.addAll(Arrays.asList(new Object[] {
+        "Sort", "Repartition", "RepartitionByExpression", "RebalancePartitions", "Generate", "DataSourceV2Relation"}));
+  }
 
   /** Refuse to create tables in Spark's own catalog, which keeps no path for data sources in Python. */
   public static void checkTable(TreeNode plan) {
@@ -84,11 +94,27 @@ public class Writes {
     String wanted = relation.options().containsKey(OPTION) ? relation.options().get(OPTION) : "auto";
     String name = relation.table().name();
     boolean isLance = name.equalsIgnoreCase("lance") || relation.table().getClass().getName().equals(OF_CATALOG);
+    boolean isStaging = name.startsWith("lance_staging_");
+    TreeNode result = plan;
     if (isLance && wanted.equalsIgnoreCase("balance")) {
-      return balance(write, relation);
+      result = balance(write, relation);
+    } else if (wanted.equalsIgnoreCase("auto") && (isLance || isStaging && relation.options().containsKey(OPTION))) {
+      result = coalesce(write);
     }
-    boolean staging = name.startsWith("lance_staging_") && relation.options().containsKey(OPTION);
-    return wanted.equalsIgnoreCase("auto") && (staging || isLance) ? coalesce(write) : plan;
+    return isLance || isStaging ? withBatches((V2WriteCommand) result) : result;
+  }
+
+  /** The same write, with bounded batches if nothing else in its tasks could get larger ones by that. */
+  private static TreeNode withBatches(V2WriteCommand write) {
+    TreeNode node = (TreeNode) write;
+    for (int i = 0; i < node.productArity() && isSparks(write.query()); i++) {
+      if (holdsWrite(node.productElement(i))) {
+        Write old = (Write) ((Option) node.productElement(i)).get();
+        Write bounded = WriteBatches.of(old, write.query());
+        return bounded == old ? node : copy(node, Write.class, Option.apply(bounded));
+      }
+    }
+    return node;
   }
 
   /** Put tiny partitions together: as many tasks as the machine has work for, or as the rows need. */
@@ -112,7 +138,12 @@ public class Writes {
   }
 
   private static boolean isPlain(LogicalPlan plan) {
-    if (!PLAIN.contains(plan.getClass().getSimpleName())) {
+    return hasOnly(PLAIN, plan);
+  }
+
+  /** True if a plan has only nodes of some kinds, and runs no code of users. */
+  private static boolean hasOnly(Set kinds, LogicalPlan plan) {
+    if (!kinds.contains(plan.getClass().getSimpleName())) {
       return false;
     }
     for (Iterator list = CollectionConverters.asJava(plan.expressions()).iterator(); list.hasNext();) {
@@ -121,7 +152,21 @@ public class Writes {
       }
     }
     for (Iterator list = CollectionConverters.asJava(plan.children()).iterator(); list.hasNext();) {
-      if (!isPlain((LogicalPlan) list.next())) {
+      if (!hasOnly(kinds, (LogicalPlan) list.next())) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  /** True if Spark alone makes the rows of a plan, also those that it keeps. */
+  private static boolean isSparks(LogicalPlan plan) {
+    if (!hasOnly(SPARKS, plan)) {
+      return false;
+    }
+    for (Iterator leaves = CollectionConverters.asJava(plan.collectLeaves()).iterator(); leaves.hasNext();) {
+      Object leaf = leaves.next();
+      if (leaf instanceof InMemoryRelation && !isSparks(((InMemoryRelation) leaf).cacheBuilder().logicalPlan())) {
         return false;
       }
     }

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _LOGGER = logging.getLogger("lance_core.spark")
 
-CLASSES = ("Conditions", "LanceVersion", "LanceScan", "Pushdown", "FoundRows", "Writes", "LancePlanner")
+CLASSES = ("Conditions", "LanceVersion", "LanceScan", "Pushdown", "FoundRows", "WriteBatches", "Writes", "LancePlanner")
 """The sources, each of which needs those before it only; the last one is the rule."""
 
 
