@@ -14,6 +14,7 @@ NUMBERS = {
     "one": [7],
     "near": RNG.permutation(5000) - 2500,
     "near with gaps": RNG.integers(1 << 40, (1 << 40) + 30_000, 5000),
+    "near with wide gaps": np.arange(0, 1 << 20, 1 << 10),
     "far": RNG.integers(LOW, HIGH, 5000),
     "far and equal": RNG.choice(RNG.integers(LOW, HIGH, 50), 5000),
     "steps": np.arange(5000) << 40,
