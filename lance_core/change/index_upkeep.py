@@ -21,6 +21,7 @@ from lance_core.index.kinds import KINDS, kind_of_index
 from lance_core.index.protocol import MODEL, RewritableKind, ZonedSegment
 from lance_core.index.zone_map import ZONE_MAP
 from lance_core.scan.fragment_reader import FragmentReader
+from lance_core.scan.indexed import naming_index
 from lance_core.scan.open_files import OpenFiles
 
 if TYPE_CHECKING:
@@ -174,15 +175,16 @@ class OptimizeIndices:
         column = column_to_index(snapshot.manifest.schema, path_of(snapshot.manifest.schema, first.fields[0]))
         if not kind.takes(column.type):
             raise UnsupportedError(f"index {first.name!r} is over a column of type {column.type}")
-        segments = (
-            []
-            if self.retrain
-            else [kind.open(SegmentFiles.of(snapshot.store, entry), column) for entry in extension.replaced]
-        )
-        options: dict[str, Any] = {
-            **kind.default_options,
-            **(segments[0].options if segments else self._options(snapshot, extension)),
-        }
+        with naming_index(extension.name):
+            segments = (
+                []
+                if self.retrain
+                else [kind.open(SegmentFiles.of(snapshot.store, entry), column) for entry in extension.replaced]
+            )
+            options: dict[str, Any] = {
+                **kind.default_options,
+                **(segments[0].options if segments else self._options(snapshot, extension)),
+            }
         if self.retrain and MODEL in options:
             options[MODEL] = None
         target = self._target(IndexTarget.of(snapshot, kind, column, first.name))
@@ -215,11 +217,13 @@ class OptimizeIndices:
     ) -> IndexMetadata:
         """Merge segments with one of the missing fragments, which exists for that only."""
         if not extension.missing:
-            return target.rewrite(kind, parts, extension.covered)
+            with naming_index(extension.name):
+                return target.rewrite(kind, parts, extension.covered)
         newest = self._target(IndexTarget.of(target.snapshot, kind, target.column, target.name))
         newest.build(target.snapshot.manifest.fragments.select(sorted(extension.missing)), options)
         part = (kind.open(newest.files, target.column), _staying(extension.missing))
-        made = target.rewrite(kind, [*parts, part], extension.covered)
+        with naming_index(extension.name):
+            made = target.rewrite(kind, [*parts, part], extension.covered)
         newest.files.remove()
         return made
 

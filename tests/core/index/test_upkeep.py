@@ -84,7 +84,7 @@ def test_a_damaged_index_does_not_stop_the_others(dataset):
     Path(dataset.uri, "_indices", broken, "page_lookup.lance").write_bytes(b"damaged" * 20)
     append(dataset, 100)
     dataset = lance_core.dataset(dataset.uri)
-    with pytest.raises(CorruptDataError):
+    with pytest.raises(CorruptDataError, match=r"index 'k_idx' is damaged.*drop_index\('k_idx'\)"):
         dataset.optimize.optimize_indices()
     assert segments(dataset, "z_idx") == [[0, 1]]
     assert segments(dataset) == [[0]]
