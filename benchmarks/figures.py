@@ -64,16 +64,19 @@ class Single:
         work: Its name.
         theirs: How names of engines begin, of which the cheapest stands for 1.
         ours: Name of the other one.
+        by_wall: By time on the clock, not of CPU.
     """
 
     work: str
     theirs: str = "pylance"
     ours: str = "lance_core"
+    by_wall: bool = False
 
     def __call__(self, results: Mapping[str, Any]) -> Figure | None:
         """The figure; None if it was not measured."""
         spent = results["singles"].get(self.work, {})
-        return _beside(spent, self.ours, {name for name in spent if name.startswith(self.theirs)})
+        theirs = {name for name in spent if name.startswith(self.theirs)}
+        return _beside(spent, self.ours, theirs, by_wall=self.by_wall)
 
 
 def _beside(spent: Mapping[str, Any], ours: str, others: set[str], *, by_wall: bool = False) -> Figure | None:

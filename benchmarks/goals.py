@@ -45,6 +45,7 @@ class Goal:
 _ANY = float("inf")
 _OTHERS = {"fast": "core-2.2-fast", "small": "core-2.2-small"}
 _TABLES, _TEXTS = ("taxi", "text", "nested"), ("taxi", "text")
+_FIRST = ("scan", "2 columns", "filter 1%", "take 100")
 
 _LOOK_UPS = (
     *(f"{column} {keys}" for column in ("id", "text", "time") for keys in ("= key", "IN 100 keys")),
@@ -146,6 +147,12 @@ _ALL = (
     Goal(41, "the same, remap deferred, beside no index", 1.1, 1.0,
          Single("compact 100 fragments with an index", "without", "deferred")),
     Goal(42, "audit of indices by sampling, beside a scan", 0.05, 0.02, Single("audit of indices by sampling", "scan")),
+    *[Goal(43, f"process: {work} of {one}", 1.0, 0.8, Single(f"process: {work} of {one}"))
+      for one in _TEXTS for work in _FIRST],
+    *[Goal(44, f"{number} scans of {one} at once", 1.1, 0.9, Single(f"{number} scans of {one} at once", by_wall=True))
+      for one in _TEXTS for number in (2, 4)],
+    *[Goal(0, f"first {work} of {one} in a process", _ANY, _ANY, Single(f"first {work} of {one}"))
+      for one in _TEXTS for work in _FIRST],
     *_other_profiles(),
     Goal(0, "compact taxi with deletions", _ANY, _ANY, Single("compact taxi with deletions")),
     Goal(0, "a Dagster asset beside pylance by hand", _ANY, _ANY, Single("materialize an asset")),

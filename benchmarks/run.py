@@ -13,7 +13,8 @@ in changing order, so that a noisy machine disturbs all alike. Parts: `data` (wr
 memory of each data set), `scale` (import, open, commits, histories, tags), `fragments` (scans of many
 small ones), `changes` (delete, compaction, clean-up, the same bytes again), `indices` (builds, look-ups, upserts,
 remap, audit; 10 million rows with --scale 5), `codecs` (text in each codec), `dagster`
-(an asset from start to end), `spark` (a DataFrame written and read). More: spark_read.py, spark_write.py, compact.py,
+(an asset from start to end), `spark` (a DataFrame written and read), `fresh` (works in new processes), `threads`
+(scans at once). More: spark_read.py, spark_write.py, compact.py,
 commit.py. Without --engines and --works each data set is asked what goals.py and picture.py need.
 """
 
@@ -30,6 +31,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import changes
+import fresh
 import indices
 from at_scale import imports, opening, small_fragments
 from checkouts import compare_checkouts
@@ -47,7 +49,7 @@ from text_codecs import measure_codecs
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-PARTS = ("data", "scale", "fragments", "changes", "indices", "codecs", "dagster", "spark")
+PARTS = ("data", "scale", "fragments", "changes", "indices", "codecs", "dagster", "spark", "fresh", "threads")
 PACKAGES = ("pylance", "pyarrow", "numpy", "deltalake")
 EVERY = ["core-2.2", "core<pylance-2.1", "pylance-2.0", "pylance-2.1", "pylance-2.2", "parquet", "ipc"]
 SELDOM = {"head", "head*", "scan*", "count all", "peak scan"}
@@ -161,6 +163,13 @@ def steps(options: argparse.Namespace, root: Path, results: dict[str, Any]) -> I
         begin()
         singles |= alone(materialization, root, options.scale, options.rounds)
         yield
+    for part, measure in (("fresh", fresh.processes), ("threads", fresh.threads)):
+        if part in options.parts:
+            print(f"{part} ...", flush=True)
+            begin()
+            with tempfile.TemporaryDirectory(dir=root) as folder:
+                singles |= alone(measure, Path(folder), options.scale, min(options.rounds, 5))
+            yield
     if "spark" in options.parts:
         print("write and read with Spark ...", flush=True)
         begin()

@@ -178,10 +178,20 @@ def binary_array(bounds: Int64s, memory: Bytes) -> pa.Array:
 
 
 @cache
-def _unchecked() -> Any:
-    from pyarrow import compute  # noqa: PLC0415 - slow to import, and not all readers need it
+def _kernels() -> Any:
+    """Arrow's kernels by name.
 
-    return compute.TakeOptions(boundscheck=False)
+    `pyarrow.compute` wraps each of them in a function when it is imported, which takes 50 ms: more than the first scan
+    of a small table.
+    """
+    from pyarrow import _compute  # noqa: PLC0415 - not all readers need it
+
+    return _compute
+
+
+@cache
+def _unchecked() -> Any:
+    return _kernels().TakeOptions(boundscheck=False)
 
 
 def check_places(places: npt.NDArray[Any], count: int) -> None:
@@ -202,10 +212,8 @@ def take_inside(values: pa.Array | pa.RecordBatch, places: npt.NDArray[Any] | pa
     Arrow would ask it of each place, which takes longer than to fetch what is there; `check_places` asks for the
     largest one.
     """
-    from pyarrow import compute  # noqa: PLC0415 - see above
-
     wanted = numbers_array(places) if isinstance(places, np.ndarray) else places
-    return compute.call_function("take", [values, wanted], _unchecked())
+    return _kernels().call_function("take", [values, wanted], _unchecked())
 
 
 def numbers_array(numbers: npt.NDArray[Any], is_null: npt.NDArray[np.bool_] | None = None) -> pa.Array:
@@ -349,10 +357,8 @@ def join_ranges(*parts: tuple[Bytes, Int64s]) -> tuple[Bytes, Int64s]:
     if len(parts[0][1]) == 2:  # the bounds of one range
         whole = np.concatenate([memory[bounds[0] : bounds[1]] for memory, bounds in parts])
         return whole, np.array([0, len(whole)], np.int64)
-    import pyarrow.compute as pc  # noqa: PLC0415 - slow to import, and readers of fixed-width data need none of it
-
     arrays = [binary_array(bounds, memory) for memory, bounds in parts]
-    joined = pc.call_function("binary_join_element_wise", [*arrays, scalar(b"", pa.large_binary())])
+    joined = _kernels().call_function("binary_join_element_wise", [*arrays, scalar(b"", pa.large_binary())])
     return view_buffer(joined.buffers()[2]), np.frombuffer(joined.buffers()[1], np.int64, len(joined) + 1)
 
 
