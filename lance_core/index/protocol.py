@@ -175,6 +175,11 @@ class ZonedSegment(Segment, Protocol):
         """Fragments whose runs overlap, so that some are stale: nothing is answered about them, and no run is told."""
         ...
 
+    @property
+    def misread(self) -> frozenset[int]:
+        """Fragments whose runs are described in a way from which pylance answers wrongly."""
+        ...
+
     def null_rows(self) -> Int64s | None:
         """Addresses of the rows that are null, also in fragments that the segment covers no more; None if not told."""
         ...

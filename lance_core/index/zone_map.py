@@ -6,6 +6,7 @@ It tells which rows cannot match, so that scans skip them; the others are asked.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -88,6 +89,11 @@ class ZoneMapSegment:
     def ambiguous(self) -> frozenset[int]:
         """Fragments with zones that overlap, of which nothing is answered."""
         return self.table.ambiguous
+
+    @property
+    def misread(self) -> frozenset[int]:
+        """Fragments with zones of NaN without a smallest value, as pylance writes them and answers wrongly from."""
+        return self.table.misread
 
     def null_rows(self) -> Int64s | None:
         """Read the addresses of the rows that are null; None if the file does not tell."""
@@ -184,13 +190,19 @@ def _checked(columns: Sequence[pa.Array], path: str) -> ZoneTable:
         is_clear = ~np.isin(fragment_ids, ambiguous)
         order, fragment_ids, starts, ends = (values[is_clear] for values in (order, fragment_ids, starts, ends))
     positions = pa.array(order)
+    minimum = minimum.take(positions)
+    has_only_nan = (nans[order] > 0) & np.asarray(minimum.is_null())
+    if has_only_nan.any():
+        numbers = minimum.fill_null(pa.scalar(math.nan, minimum.type))
+        minimum = pa.array(np.asarray(numbers), minimum.type, mask=np.asarray(minimum.is_null()) & ~has_only_nan)
     return ZoneTable(
         fragment_ids=fragment_ids,
         starts=starts,
         ends=ends,
         null_count=nulls[order],
         nan_count=nans[order],
-        minimum=minimum.take(positions),
+        minimum=minimum,
         maximum=maximum.take(positions),
         ambiguous=frozenset(ambiguous.tolist()),
+        misread=frozenset(fragment_ids[has_only_nan].tolist()),
     )

@@ -28,6 +28,7 @@ class ZoneTable:
         minimum: One value for each zone.
         maximum: Likewise.
         ambiguous: Fragments with zones that overlap, some of them stale; their zones are left out.
+        misread: Fragments with zones of NaN whose smallest value is null in the file; here it is NaN.
     """
 
     fragment_ids: Int64s
@@ -38,6 +39,7 @@ class ZoneTable:
     minimum: pa.Array
     maximum: pa.Array
     ambiguous: frozenset[int] = frozenset()
+    misread: frozenset[int] = frozenset()
 
 
 def overlapping_fragments(fragment_ids: Int64s, starts: Int64s, ends: Int64s) -> Int64s:

@@ -211,6 +211,8 @@ def _rows_without_zone(
     covered = set(opened.fragment_ids.tolist())
     for fragment_id in sorted(segment.ambiguous & covered):
         yield fragment_id, "zones overlap, and pylance answers from stale ones, too"
+    for fragment_id in sorted(segment.misread & covered):
+        yield fragment_id, "pylance leaves out NaN of zones that have no smallest value"
     for fragment in manifest.fragments.select(sorted(covered - segment.ambiguous)):
         reader = FragmentReader(files, fragment)
         first, last = np.searchsorted(starts, [fragment.id << ADDRESS_SHIFT, (fragment.id + 1) << ADDRESS_SHIFT])

@@ -1,5 +1,6 @@
 """The audit finds states in which pylance answers wrongly: those it makes itself, and those of defects it had."""
 
+import math
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -194,6 +195,27 @@ def test_stale_nulls_of_rows_changed_in_place_are_found(tmp_path, kind, stable, 
     assert lance_core.repair(uri) == {"i": "rebuilt"}
     assert is_right_in_pylance(uri, "k IS NULL")
     assert problems(uri) == set()
+
+
+@pytest.mark.parametrize("values", [[math.nan], [None, math.nan, math.nan]])
+@pytest.mark.parametrize("heal", ["repair", "merge"])
+def test_zones_of_nan_only_are_found(tmp_path, values, heal):
+    """pylance 14.0.2 gives them no smallest value, and leaves them out of answers to what is greater."""
+    uri = str(tmp_path / "t")
+    ids = range(3 * len(values))
+    rows = pa.table({"id": ids, "k": pa.array([*values, *values, *([2.5] * len(values))], pa.float64())})
+    lance.write_dataset(rows, uri, max_rows_per_file=len(values))
+    lance.dataset(uri).create_scalar_index("k", "ZONEMAP", name="i")
+    assert not is_right_in_pylance(uri, "k > 1.0")
+    assert lance_core.dataset(uri).count_rows("k > 1.0") == sum(value is not None for value in values) * 2 + len(values)
+    assert problems(uri) == {0, 1}
+    if heal == "repair":
+        assert lance_core.repair(uri) == {"i": "rebuilt"}
+    else:  # any file that lance_core writes has a smallest value
+        lance_core.dataset(uri).optimize.compact_files()
+    assert problems(uri) == set()
+    for condition in ("k > 1.0", "NOT (k < 1.0)", "k >= 2.5", "k IS NULL"):
+        assert is_right_in_pylance(uri, condition)
 
 
 @pytest.mark.parametrize("kind", ["ZONEMAP", "BLOOMFILTER"])
