@@ -43,6 +43,13 @@ class LanceResource(dg.ConfigurableResource):
     model_config = ConfigDict(extra="forbid")
 
     root: str = Field(description="Folder or URI that holds the tables; the same as the IO manager's.")
+    namespace: dict[str, str] = Field(
+        default_factory=dict,
+        description="Namespace that knows where the tables are; the same as the IO manager's. Take tokens from "
+        "`dg.EnvVar`.",
+        repr=False,
+        json_schema_extra=_compat.SECRET,
+    )
     storage_options: dict[str, str] = Field(
         default_factory=dict,
         description="Settings of the object store. Take keys from `dg.EnvVar`: Dagster keeps what is written here.",
@@ -63,17 +70,30 @@ class LanceResource(dg.ConfigurableResource):
     )
 
     _address_of: Any = PrivateAttr(default=None)
+    # Storage options that the namespace gave, by the address of their table.
+    _vended: dict[str, Any] = PrivateAttr(default_factory=dict)
 
     @property
     def tables(self) -> Tables:
         """Naming and opening."""
-        return Tables(root=self.root, storage_options=self.storage_options, base_store_params=self.base_store_params)
+        return Tables(
+            root=self.root,
+            storage_options=self.storage_options,
+            base_store_params=self.base_store_params,
+            namespace=self.namespace,
+            vended=self._vended,
+        )
 
-    def uri(self, asset_key: dg.AssetKey | Sequence[str] | str) -> str:
-        """URI of the table of an asset; a str is one part or parts joined by ``/``."""
+    def uri(self, asset_key: dg.AssetKey | Sequence[str] | str, *, is_written: bool = False) -> str:
+        """URI of the table of an asset.
+
+        Args:
+            asset_key: Key of the asset; a str is one part or parts joined by ``/``.
+            is_written: Give the table a place if its namespace does not know it yet.
+        """
         key = _key(asset_key)
         address: str | None = None if self._address_of is None else self._address_of(key)
-        return address or self.tables.uri(key)
+        return address or self.tables.uri(key, is_written=is_written)
 
     def with_addresses(self, address_of: Callable[[dg.AssetKey], str | None]) -> LanceResource:
         """Return a copy that finds some tables elsewhere.
@@ -130,7 +150,7 @@ class LanceResource(dg.ConfigurableResource):
         return self.tables.open(self._own_uri(asset_key))
 
     def _own_uri(self, asset_key: dg.AssetKey | Sequence[str] | str, schema: pa.Schema | None = None) -> str:
-        uri = self.uri(asset_key)
+        uri = self.uri(asset_key, is_written=schema is not None)
         return uri if self.own_branch is None else self.tables.branch_uri(uri, self.own_branch, schema)
 
     @with_options(WriteArguments, defaults_of=lance_core.write_dataset)
@@ -151,10 +171,12 @@ class LanceResource(dg.ConfigurableResource):
             **options: Likewise.
         """
         check_options("write", WriteArguments, options)
-        given: Any = {**self.tables.options, **options}
         if self.own_branch is None:
-            return lance_core.write_dataset(data, self.uri(asset_key), mode=mode, **given)
+            uri = self.uri(asset_key, is_written=True)
+            given: Any = {**self.tables.options_of(uri), **options}
+            return lance_core.write_dataset(data, uri, mode=mode, **given)
         uri = self._own_uri(asset_key, getattr(data, "schema", None))
+        given = {**self.tables.options_of(uri), **options}
         # A branch that was just begun is there already.
         return lance_core.write_dataset(data, uri, mode="append" if mode == "create" else mode, **given)
 

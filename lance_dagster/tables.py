@@ -23,11 +23,12 @@ from lance_core.errors import (
     RefAlreadyExistsError,
     RefNotFoundError,
 )
+from lance_core.listing import find_tables
 from lance_core.table_id import find_table, table_to_write
 from lance_dagster.handlers.base import store_options
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
 
     import pyarrow as pa
@@ -97,6 +98,31 @@ def _create_namespaces(namespace: Any, names: Sequence[str]) -> None:
 
     for count in range(1, len(names) + 1):
         namespace.create_namespace(CreateNamespaceRequest(id=list(names[:count]), mode="exist_ok"))
+
+
+def _keys_in(namespace: Any, names: Sequence[str], below: Sequence[str] = ()) -> list[dg.AssetKey]:
+    """Keys of the tables in a namespace and in those below it, without the names that come first."""
+    from lance_namespace import ListNamespacesRequest, ListTablesRequest  # noqa: PLC0415 an extra
+
+    where = [*names, *below]
+    tables = _pages(lambda token: namespace.list_tables(ListTablesRequest(id=where, page_token=token)), "tables")
+    children = _pages(
+        lambda token: namespace.list_namespaces(ListNamespacesRequest(id=where, page_token=token)), "namespaces"
+    )
+    keys = [dg.AssetKey([*below, name]) for name in sorted(tables)]
+    return keys + [key for name in sorted(children) for key in _keys_in(namespace, names, [*below, name])]
+
+
+def _pages(ask: Callable[[str | None], Any], field_name: str) -> list[str]:
+    """Names of all pages of an answer."""
+    names: list[str] = []
+    token: str | None = None
+    while True:
+        answer = ask(token)
+        names.extend(getattr(answer, field_name))
+        token = answer.page_token
+        if not token:
+            return names
 
 
 def is_placeholder(dataset: lance_core.LanceDataset) -> bool:
@@ -181,6 +207,13 @@ class Tables:
         if last is None or parts[last + 1 : last + 2] not in ([], [""], ["tree"]):
             return None
         return dg.AssetKey([*parts[:last], parts[last].removesuffix(SUFFIX)])
+
+    def asset_keys(self) -> list[dg.AssetKey]:
+        """Keys of all tables: those below the root, or those that the namespace has below its names in the root."""
+        if self.namespace:
+            return _keys_in(connect_namespace(dict(self.namespace)), [name for name in self.root.split("/") if name])
+        addresses = find_tables(absolute_root(self.root), dict(self.storage_options))
+        return [key for address in addresses for key in [self.asset_key(address)] if key is not None]
 
     def open(
         self,

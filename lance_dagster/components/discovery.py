@@ -1,4 +1,4 @@
-"""All tables below a root as external assets, found when ``dg`` refreshes the state.
+"""All tables below a root or in a namespace as external assets, found when ``dg`` refreshes the state.
 
 No ``from __future__ import annotations`` here: Dagster resolves the fields' annotations.
 """
@@ -14,7 +14,6 @@ from dagster.components import DefsStateConfig, DefsStateConfigArgs, ResolvedDef
 from pydantic import BaseModel, Field
 
 from lance_core.errors import LanceError
-from lance_core.listing import find_tables
 from lance_dagster.column_schema import table_schema
 from lance_dagster.components.maintenance import MaintenanceModel, optional
 from lance_dagster.components.resources import StorageModel
@@ -53,7 +52,7 @@ class DiscoveryScaffolder(dg.Scaffolder[DiscoveryScaffoldParams]):
 
 @dg.scaffold_with(DiscoveryScaffolder)
 class LanceDiscoveryComponent(StorageModel, dg.StateBackedComponent):
-    """All tables below a root as external assets with columns, size and health.
+    """All tables below a root, or in a namespace, as external assets with columns, size and health.
 
     ``dg utils refresh-defs-state`` looks for tables anew; ``dg dev`` does so when it starts. Tables that assets of this
     project store are left to these: name them in ``exclude``. With ``maintenance``, the tables are maintained, too,
@@ -81,14 +80,13 @@ class LanceDiscoveryComponent(StorageModel, dg.StateBackedComponent):
 
     def write_state_to_path(self, state_path: Path) -> None:
         """Find the tables, and write their columns and numbers."""
-        given: dict[str, Any] = self.storage()["storage_options"]
-        options = {
-            name: str(value.get_value() if isinstance(value, dg.EnvVar) else value) for name, value in given.items()
-        }
-        tables = Tables(root=self.root, storage_options=options)
-        addresses = find_tables(tables.uri(dg.AssetKey("x")).rpartition("/")[0], options)
-        keys = [key for address in addresses for key in [tables.asset_key(address)] if key is not None]
-        keys = [key for key in keys if key.to_user_string() not in self.exclude]
+        given = self.storage()
+        tables = Tables(
+            root=self.root,
+            storage_options=_without_variables(given["storage_options"]),
+            namespace=_without_variables(given["namespace"]),
+        )
+        keys = [key for key in tables.asset_keys() if key.to_user_string() not in self.exclude]
         with ThreadPoolExecutor(_THREADS) as pool:
             entries = list(pool.map(lambda key: describe(tables, key), keys))
         state_path.write_text(json.dumps(entries, indent=1))
@@ -126,12 +124,16 @@ class LanceDiscoveryComponent(StorageModel, dg.StateBackedComponent):
         )
 
 
+def _without_variables(settings: Mapping[str, Any]) -> dict[str, str]:
+    return {name: str(value.get_value() if isinstance(value, dg.EnvVar) else value) for name, value in settings.items()}
+
+
 def describe(tables: Tables, key: dg.AssetKey) -> dict[str, Any]:
     """Return the columns, numbers and needs of a table, as JSON takes them."""
-    uri = tables.uri(key)
-    entry: dict[str, Any] = {"key": key.path, "uri": uri, "numbers": {}, "problem": ""}
+    entry: dict[str, Any] = {"key": key.path, "uri": "", "numbers": {}, "problem": ""}
     try:
-        dataset = tables.open(uri)
+        entry["uri"] = tables.uri(key)
+        dataset = tables.open(entry["uri"])
         policies: Any = {"compaction": DEFAULT_COMPACTION, "deletions": DEFAULT_DELETIONS, "cleanup": DEFAULT_CLEANUP}
         health = look_at(dataset, key.to_user_string(), **policies)
     except LanceError as error:

@@ -3,6 +3,7 @@
 No ``from __future__ import annotations`` here: Dagster resolves the fields' annotations.
 """
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import dagster as dg
@@ -19,8 +20,8 @@ class StorageModel(dg.Model, dg.Resolvable):
     """Place of the tables."""
 
     root: str = Field(
-        description="Folder or address that holds the tables, such as data or s3://bucket/lake.",
-        min_length=1,
+        description="Folder or address that holds the tables, such as data or s3://bucket/lake; with a namespace the "
+        "names in it that come first, with slashes between them, or empty.",
         examples=["data", "s3://bucket/lake", "{{ env.LANCE_ROOT }}"],
     )
     storage_options: dict[str, str] = Field(
@@ -32,17 +33,35 @@ class StorageModel(dg.Model, dg.Resolvable):
         examples=[{"aws_secret_access_key": "AWS_SECRET_ACCESS_KEY"}],
     )
 
+    namespace: dict[str, str] = Field(
+        default_factory=dict,
+        description="Namespace that knows where the tables are: its kind (impl) and properties.",
+        examples=[{"impl": "dir", "root": "lake"}, {"impl": "rest", "uri": "https://catalog.example.com"}],
+    )
+    namespace_from_env: dict[str, str] = Field(
+        default_factory=dict,
+        description="Properties of the namespace that are secrets: name of the environment variable that holds each.",
+        examples=[{"header.Authorization": "CATALOG_TOKEN"}],
+    )
+
     def storage(self) -> dict[str, Any]:
         """Return the arguments of the IO manager and of the resource.
 
         Raises:
-            InvalidInputError: A setting is given twice.
+            InvalidInputError: A setting is given twice, or neither a root nor a namespace.
         """
-        twice = self.storage_options.keys() & self.storage_options_from_env.keys()
-        if twice:
-            raise InvalidInputError(f"Storage options {sorted(twice)} are given both as text and from the environment.")
-        secrets = {name: dg.EnvVar(variable) for name, variable in self.storage_options_from_env.items()}
-        return {"root": self.root, "storage_options": {**self.storage_options, **secrets}}
+        namespace = _with_secrets("Properties of the namespace", self.namespace, self.namespace_from_env)
+        if not self.root.strip() and not namespace:
+            raise InvalidInputError("'root' is empty: give the folder or address that holds the tables.")
+        options = _with_secrets("Storage options", self.storage_options, self.storage_options_from_env)
+        return {"root": self.root, "storage_options": options, "namespace": namespace}
+
+
+def _with_secrets(what: str, texts: Mapping[str, str], variables: Mapping[str, str]) -> dict[str, Any]:
+    twice = texts.keys() & variables.keys()
+    if twice:
+        raise InvalidInputError(f"{what} {sorted(twice)} are given both as text and from the environment.")
+    return {**texts, **{name: dg.EnvVar(variable) for name, variable in variables.items()}}
 
 
 class SparkModel(dg.Model, dg.Resolvable):

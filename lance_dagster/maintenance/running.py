@@ -170,7 +170,7 @@ def _order(
         properties={"dagster/run_id": context.run.run_id, "dagster/asset_key": _asset_key(context, table)},
         execution=setting.execution,
         spark=None if spark_key is None else lambda: watch.takes(spark_session(getattr(context.resources, spark_key))),
-        storage_options=lance.storage_options,
+        storage_options=lance.tables.storage_options_of(dataset.uri),
         max_attempts=setting.max_attempts,
         in_use=versions_in_use(context.instance, table, dataset, run_id=context.run.run_id)
         if policy is not None and policy.keep_live_inputs

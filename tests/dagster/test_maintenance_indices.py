@@ -151,6 +151,16 @@ def test_a_declared_vector_index_is_built_with_its_options(embeddings, tmp_path)
     assert materialize(assets, tmp_path)["indices"]["lance/skipped"]
 
 
+def test_the_recall_check_looks_where_the_asset_says_that_its_table_is(embeddings, tmp_path):
+    embeddings.create_index("v", "IVF_FLAT", num_partitions=2)
+    check = build_recall_check("elsewhere", "v", num_queries=5)
+    asset = dg.AssetSpec("elsewhere", metadata={"lance/uri": embeddings.uri})
+    resources = {"lance": LanceResource(root=str(tmp_path / "nothing_here"))}
+    result = dg.materialize([asset, check], resources=resources, selection=dg.AssetSelection.checks(check))
+    (evaluation,) = result.get_asset_check_evaluations()
+    assert evaluation.metadata["lance/version"].value == embeddings.latest_version
+
+
 def test_the_recall_of_an_index_is_checked(embeddings, tmp_path):
     embeddings.create_index("v", "IVF_FLAT", num_partitions=16)
 
