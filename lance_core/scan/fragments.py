@@ -18,7 +18,7 @@ import pyarrow as pa
 from lance_core.encoding.arrow_values import batch_of, mask_array, settled, unpack_bits
 from lance_core.encoding.coded import Coded
 from lance_core.encoding.kernels import numbers_array, starts_of, take_inside
-from lance_core.errors import InvalidInputError, UnsupportedError
+from lance_core.errors import LanceError, UnsupportedError
 from lance_core.file.read.strategy import MOST_HELD
 from lance_core.format.schema import Schema
 from lance_core.scan.candidates import (
@@ -241,7 +241,7 @@ def _answers(plan: ScanPlan, part: pa.Array | Coded) -> npt.NDArray[np.bool_]:
             try:
                 asked = pa.RecordBatch.from_arrays([part.questions()], names=names)
                 return part.spread(_as_mask(plan.predicate.mask(asked)))
-            except InvalidInputError:
+            except LanceError:
                 pass  # perhaps only of items that no row has
         part = part.values()
     return _as_mask(plan.predicate.mask(pa.RecordBatch.from_arrays([part], names=names)))

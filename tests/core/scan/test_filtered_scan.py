@@ -313,3 +313,12 @@ def test_items_that_no_row_has_cannot_fail(tmp_path):
     lance_core.write_dataset(pa.table({"number": [0], "id": [20_000]}), tmp_path / "t", mode="append")
     with pytest.raises(InvalidInputError, match="divide by zero"):
         lance_core.dataset(tmp_path / "t").count_rows(filter="7000000049 / number = 7")
+
+
+def test_items_of_a_dictionary_that_no_row_has_are_no_damage():
+    """Pages of JSON documents hold an item without bytes for null."""
+    documents = [None if number % 5 == 0 else f'{{"a":{number % 20},"text":"some words"}}' for number in range(2_000)]
+    rows = pa.table({"id": range(2_000), "doc": pa.array(documents, pa.json_())})
+    dataset = lance_core.write_dataset(rows, "memory://documents-with-null")
+    assert dataset.count_rows("json_get_int(doc, 'a') = 7") == 100
+    assert dataset.count_rows("json_get_int(doc, 'a') IS NULL") == 400
