@@ -249,6 +249,21 @@ def test_what_cannot_be_searched_is_refused_by_name(tmp_path: Path):
         lance_core.dataset(uri).to_table(full_text_query=3)
 
 
+@pytest.mark.parametrize("text", ['"w03 w01"', '"w03" w01', '"w03 "w01"', ' "w03 w01"', '"w03 w01', '""'])
+def test_text_in_double_quotes_is_a_phrase(tmp_path: Path, text):
+    uri = str(tmp_path / "t")
+    lance.write_dataset(rows(random.Random(13), 400), uri)
+    lance_core.dataset(uri).create_scalar_index("t", "INVERTED", with_position=True)
+    for query in (text, {"query": text, "columns": ["t"]}):
+        found = [scores(dataset, query) for dataset in (lance_core.dataset(uri), lance.dataset(uri))]
+        assert found[0] == pytest.approx(found[1], abs=3e-5)
+    assert (len(found[0]) < 100) == (text[0] == text[-1] == '"')
+    lance_core.dataset(uri).create_scalar_index("u", "INVERTED", with_position=True)
+    if text[0] == text[-1] == '"':
+        with pytest.raises(InvalidInputError, match="searched in one column, not in t, u"):
+            lance_core.dataset(uri).to_table(full_text_query=text)
+
+
 def test_searches_follow_compactions_that_defer_the_remap(tmp_path: Path):
     uri = str(tmp_path / "t")
     lance.write_dataset(rows(random.Random(10), 200), uri, max_rows_per_file=50)

@@ -247,11 +247,11 @@ def parse_query(given: Any, columns: Sequence[str]) -> FullTextQuery:
     """Return the query that a caller means by ``full_text_query``.
 
     Args:
-        given: Text; a dict with ``query``, text or a query, and ``columns``; or a query.
+        given: Text, in double quotes for a phrase; a dict with ``query``, text or a query, and ``columns``; or a query.
         columns: Columns with full-text indices, which text without columns searches.
 
     Raises:
-        InvalidInputError: None of these, or no column to search.
+        InvalidInputError: None of these, no column to search, or a phrase and several columns.
     """
     if isinstance(given, FullTextQuery):
         return given
@@ -273,7 +273,21 @@ def parse_query(given: Any, columns: Sequence[str]) -> FullTextQuery:
             "no column has a full-text index; name the columns to search, or build one with "
             "create_scalar_index(column, 'INVERTED')"
         )
-    return MatchQuery(query, chosen[0]) if len(chosen) == 1 else MultiMatchQuery(query, chosen)
+    phrase = _phrase_of(query)
+    if phrase is None:
+        return MatchQuery(query, chosen[0]) if len(chosen) == 1 else MultiMatchQuery(query, chosen)
+    if len(chosen) > 1:
+        raise InvalidInputError(
+            f"text in double quotes is a phrase, which is searched in one column, not in {', '.join(chosen)}; give "
+            "{'query': text, 'columns': [name]} or a PhraseQuery"
+        )
+    return PhraseQuery(phrase, chosen[0])
+
+
+def _phrase_of(query: object) -> str | None:
+    """Return the text between double quotes that enclose a query; None if there are none."""
+    is_quoted = isinstance(query, str) and len(query) > 1 and query[0] == query[-1] == '"'
+    return str(query)[1:-1] if is_quoted else None
 
 
 def _check_text(query: object, column: object) -> None:
