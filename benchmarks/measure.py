@@ -233,6 +233,18 @@ class _Sampler(Thread):
         return max(self.most, _status("RssAnon"))
 
 
+def added_memory(call: Callable[[], Any]) -> float:
+    """MiB that a call adds to the memory of this process, without mapped pages of files."""
+    before = _status("RssAnon")
+    sampler = _Sampler()
+    sampler.start()
+    try:
+        call()
+    finally:
+        most = sampler.stop()
+    return (most - before) / 1024
+
+
 def main() -> None:
     """Do one work in this process, and print its memory."""
     import pyarrow as pa  # noqa: PLC0415 - only the child needs it

@@ -26,6 +26,8 @@ README = {
     HERE.parent / "README.md": ("summary",),
     HERE / "README.md": ("goals", "codecs", "far"),
     HERE.parent / "docs/compression.md": ("profiles",),
+    HERE.parent / "docs/vector-search.md": ("vectors",),
+    HERE.parent / "docs/full-text-search.md": ("texts",),
 }
 """Files, and which of the parts below each has, one between each pair of marks."""
 _MORE = "Each benchmark, and the reasons: [benchmarks/README.md](benchmarks/README.md)."
@@ -136,12 +138,48 @@ def far_text(results: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def vectors_text(results: Mapping[str, Any]) -> str:
+    """What searches of vectors and builds of their indices cost, for each size of table."""
+    sizes = results.get("vectors", {})
+    if not sizes:
+        return "Not measured yet."
+    return "\n\n".join(
+        f"{size['rows']:,} vectors of {size['dimensions']} float32 in {size['partitions']} partitions; "
+        f"load {size['load']:.1f} at the start:\n\n{_beside_pylance(size['works'])}"
+        for size in sizes.values()
+    )
+
+
+def texts_text(results: Mapping[str, Any]) -> str:
+    """What searches of texts and builds of their indices cost."""
+    measured = results.get("texts")
+    if measured is None:
+        return "Not measured yet."
+    return (
+        f"{measured['rows']:,} texts; load {measured['load']:.1f} at the start:\n\n{_beside_pylance(measured['works'])}"
+    )
+
+
+def _beside_pylance(works: Mapping[str, Mapping[str, float]]) -> str:
+    lines = ["| ms of CPU, or as named | lance_core | pylance | ratio |", "|---|---:|---:|---:|"]
+    for work, both in works.items():
+        ours, theirs = both["lance_core"], both["pylance"]
+        lines.append(f"| {work} | {_figure(ours)} | {_figure(theirs)} | {ours / theirs:.2f} |")
+    return "\n".join(lines)
+
+
+def _figure(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
 PARTS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "summary": summary_text,
     "goals": goals_text,
     "codecs": codecs_text,
     "profiles": profiles_text,
     "far": far_text,
+    "vectors": vectors_text,
+    "texts": texts_text,
 }
 
 

@@ -1,6 +1,7 @@
 """Full-text search beside pylance: builds, and searches in an open table and in one that was just opened.
 
     python benchmarks/texts.py [--rows 200000] [--queries 20] [--rounds 5]
+    python benchmarks/texts.py --rows 1000000 --publish                   writes the figures into the docs, too
 
 Texts of 5 to 15 words, which are as frequent as words of a language are; queries of three words that some thousandths
 of the texts have. Both libraries search the same index, that of pylance and that of lance_core. Prints milliseconds of
@@ -10,6 +11,8 @@ CPU for one query, and their ratio.
 from __future__ import annotations
 
 import argparse
+import json
+import os
 import tempfile
 from functools import partial
 from pathlib import Path
@@ -20,6 +23,7 @@ import lance.query
 import numpy as np
 import pyarrow as pa
 from measure import compare
+from report import PUBLISHED, publish
 
 import lance_core
 import lance_core.query
@@ -75,10 +79,22 @@ def search_all(open_dataset: Callable[[], Any], asked: Sequence[Any]) -> None:
         search(open_dataset(), query)
 
 
-def show(name: str, calls: Mapping[str, Callable[[], Any]], rounds: int, count: int = 1) -> None:
-    """Measure and print a line."""
-    ours, theirs = (spent.cpu * 1000 / count for spent in compare(calls, rounds).values())
-    print(f"{name:<52}{ours:>12.2f}{theirs:>12.2f}{ours / theirs:>8.2f}", flush=True)
+class Figures:
+    """Measures, and prints a line for each work."""
+
+    def __init__(self) -> None:
+        self.works: dict[str, dict[str, float]] = {}
+        print(f"{'milliseconds of CPU':<56}{'lance_core':>12}{'pylance':>12}{'ratio':>8}")
+
+    def measure(self, name: str, calls: Mapping[str, Callable[[], Any]], rounds: int, count: int = 1) -> None:
+        """Measure CPU of one of so many searches."""
+        self.tell(name, {engine: spent.cpu * 1000 / count for engine, spent in compare(calls, rounds).items()})
+
+    def tell(self, name: str, both: dict[str, float]) -> None:
+        """Take in a figure of each library."""
+        ours, theirs = (both[engine] for engine in ENGINES)
+        print(f"{name:<56}{ours:>12.4g}{theirs:>12.4g}{ours / theirs:>8.2f}", flush=True)
+        self.works[name] = both
 
 
 def main() -> None:
@@ -87,19 +103,24 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=200_000)
     parser.add_argument("--queries", type=int, default=20)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--publish", action="store_true", help="rewrite the figures of docs/full-text-search.md")
     chosen = parser.parse_args()
+    load = os.getloadavg()[0]
     table = pa.table({"id": range(chosen.rows), "text": texts(chosen.rows)})
+    figures = Figures()
     with tempfile.TemporaryDirectory() as folder:
         paths = {name: str(Path(folder) / name) for name in ENGINES}
         for path in paths.values():
             lance.write_dataset(table, path)
-        print(f"{'milliseconds of CPU':<52}{'lance_core':>12}{'pylance':>12}{'ratio':>8}")
         builds = {name: partial(build, engine, paths[name]) for name, engine in ENGINES.items()}
-        show("build", builds, 1)
-        sizes = {name: index_bytes(path) for name, path in paths.items()}
-        print(f"index: {sizes['lance_core'] / sizes['pylance']:.2f} of the bytes of pylance's")
+        figures.measure("build", builds, 1)
+        figures.tell("MB of the index", {name: index_bytes(path) / 1e6 for name, path in paths.items()})
         for builder, path in paths.items():
-            measure_searches(f"index of {builder}", path, queries(chosen.queries), chosen.rounds)
+            measure_searches(figures, f"index of {builder}", path, queries(chosen.queries), chosen.rounds)
+    if chosen.publish:
+        results = json.loads((PUBLISHED / "results.json").read_text())
+        results["texts"] = {"rows": chosen.rows, "load": load, "works": figures.works}
+        print("published:", *(path.name for path in publish(results)))
 
 
 def build(engine: Any, path: str) -> None:
@@ -113,7 +134,7 @@ def index_bytes(path: str) -> int:
     return sum(file.stat().st_size for file in Path(path, "_indices", newest).iterdir())
 
 
-def measure_searches(name: str, path: str, words: Sequence[str], rounds: int) -> None:
+def measure_searches(figures: Figures, name: str, path: str, words: Sequence[str], rounds: int) -> None:
     """Measure searches in one index."""
     opened = {engine: module.dataset(path) for engine, module in ENGINES.items()}
     asked = {engine: kinds(module, words) for engine, module in ENGINES.items()}
@@ -122,12 +143,12 @@ def measure_searches(name: str, path: str, words: Sequence[str], rounds: int) ->
         for ours, theirs in zip(*found, strict=True):
             np.testing.assert_allclose(ours, theirs, atol=1e-4)
         calls = {engine: partial(search_all, lambda one=opened[engine]: one, asked[engine][kind]) for engine in ENGINES}
-        show(f"{name}, {kind}", calls, rounds, len(words))
+        figures.measure(f"{name}, {kind}", calls, rounds, len(words))
     few = {engine: asked[engine]["one of three words"][:3] for engine in ENGINES}
     calls = {
         engine: partial(search_all, partial(module.dataset, path), few[engine]) for engine, module in ENGINES.items()
     }
-    show(f"{name}, just opened, one of three words", calls, rounds, 3)
+    figures.measure(f"{name}, one of three words, just opened", calls, rounds, 3)
 
 
 if __name__ == "__main__":
