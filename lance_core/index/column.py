@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.frozen import frozen
@@ -44,6 +44,17 @@ class IndexedColumn:
             field = field.children[0]
             names.append(field.name)
         return names
+
+    def of(self, top: pa.Array) -> pa.Array:
+        """Return the values of rows of the top-level column."""
+        if not self.is_nested:
+            return top
+        import pyarrow.compute as pc  # noqa: PLC0415 keeps `import lance_core` light
+
+        kernels: Any = pc
+        for name in self.steps:
+            top = kernels.struct_field(top, name)
+        return top
 
     @property
     def is_nested(self) -> bool:

@@ -14,9 +14,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lance_core.encoding.arrow_values import mask_array
+from lance_core.errors import LanceError
 from lance_core.format.bloom_filter import hash_values
 from lance_core.format.index_metadata import shows_moved_rows
 from lance_core.index.answer import ADDRESS_SHIFT, OFFSET_MASK
+from lance_core.index.column import find_column, path_of
 from lance_core.index.protocol import EntrySegment, ZonedSegment
 from lance_core.index.row_moves import RowPositions
 from lance_core.index.vector.distances import is_vector
@@ -31,7 +34,9 @@ from lance_core.sql.pruning import Comparison, Contains, HasItems, IsNull, Membe
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
 
+    from lance_core.format.fragment import Fragment
     from lance_core.format.manifest import Manifest
+    from lance_core.format.schema import Schema
     from lance_core.scan.indexed import OpenSegment
     from lance_core.scan.open_files import OpenFiles
     from lance_core.sql.pruning import Question
@@ -42,8 +47,8 @@ UInt64s: TypeAlias = npt.NDArray[np.uint64]
 Mismatch: TypeAlias = "tuple[int, str]"
 """Fragment, and what is wrong with which of its rows."""
 
-_WINDOW_ROWS = 1 << 12
-"""Rows of a fragment that are compared together when a sample is asked for."""
+_RUN_ROWS = 1 << 12
+"""Neighbouring rows of a fragment that are compared together when a sample is asked for."""
 _PICKED = 16
 """Values of a batch that questions are about."""
 _NEEDLE_LENGTH = 12
@@ -52,8 +57,77 @@ _NULL_HASH = np.uint64(0x9E3779B97F4A7C15)
 _SEED = 0
 
 
+class Samples:
+    """Rows that all segments of a version are compared with, in runs that are spread at random.
+
+    The columns of all indices are read together: to begin a read takes longer than to decode a run.
+
+    Args:
+        manifest: The version.
+        files: Its open files.
+        num_rows: Rows for each segment, at least.
+    """
+
+    def __init__(self, manifest: Manifest, files: OpenFiles, num_rows: int) -> None:
+        self._manifest = manifest
+        self._files = files
+        self._num_rows = num_rows
+        fields = [index.fields[0] for index in manifest.indices if len(index.fields) == 1]
+        columns = [find_column(manifest.schema, path_of(manifest.schema, field)) for field in fields]
+        paths = {column.path for column in columns if column is not None and not is_vector(column.type)}
+        self._projection = manifest.schema.select(sorted(paths))
+        self._runs: dict[tuple[int, int], tuple[Int64s, dict[str, pa.Array]]] = {}
+
+    def of(self, opened: OpenSegment) -> Iterator[tuple[Int64s, pa.Array]]:
+        """Return the rows to compare with a segment: addresses, and the values that are indexed.
+
+        Raises:
+            CorruptDataError: The column is damaged.
+        """
+        name = opened.column.projection.names[0]
+        for fragment_id, start in _starts_of_runs(self._manifest, opened.fragment_ids, self._num_rows):
+            reader = FragmentReader(self._files, _fragment(self._manifest, fragment_id))
+            run = self._runs.get((fragment_id, start))
+            if run is None:
+                try:
+                    run = self._runs[fragment_id, start] = _read(reader, self._projection, start)
+                except LanceError:  # perhaps it is another column that is damaged
+                    run = _read(reader, opened.column.projection, start)
+            rows, values = run[0], opened.column.of(run[1][name])
+            yield rows, values if opened.derive is None else opened.derive(values)
+
+
+def _read(reader: FragmentReader, projection: Schema, start: int) -> tuple[Int64s, dict[str, pa.Array]]:
+    """Read the live rows of a run: addresses, and top-level columns by name."""
+    end = min(start + _RUN_ROWS, reader.physical_rows)
+    offsets = np.arange(start, end)
+    columns = reader.take(projection, offsets)
+    live = reader.live_mask(start, end)
+    if live is not None:
+        offsets, columns = offsets[live], [column.filter(mask_array(live)) for column in columns]
+    return offsets + (reader.fragment.id << ADDRESS_SHIFT), dict(zip(projection.names, columns, strict=True))
+
+
+def _starts_of_runs(manifest: Manifest, fragment_ids: Int64s, num_rows: int) -> Iterator[tuple[int, int]]:
+    """Return runs of rows that have at least so many together: fragment and first row."""
+    sizes = dict(zip(manifest.fragments.ids.tolist(), manifest.fragments.physical_rows.tolist(), strict=True))
+    ends = np.cumsum([-(-sizes[fragment_id] // _RUN_ROWS) for fragment_id in fragment_ids.tolist()])
+    total = int(ends[-1])
+    count = min(total, -(-num_rows // _RUN_ROWS))
+    numbers = np.sort(np.random.default_rng(_SEED).choice(total, count, replace=False))
+    chosen = np.searchsorted(ends, numbers, side="right")
+    starts = (numbers - np.append(0, ends)[chosen]) * _RUN_ROWS
+    yield from zip(fragment_ids[chosen].tolist(), starts.tolist(), strict=True)
+
+
+def _fragment(manifest: Manifest, fragment_id: int) -> Fragment:
+    fragment = manifest.fragments.find(fragment_id)
+    assert fragment is not None  # noqa: S101 for the type checker: segments name existing ones
+    return fragment
+
+
 def audit_segment(
-    manifest: Manifest, files: OpenFiles, opened: OpenSegment, *, sample_rows: int | None
+    manifest: Manifest, files: OpenFiles, opened: OpenSegment, *, samples: Samples | None
 ) -> Iterator[Mismatch]:
     """Compare a segment with the column.
 
@@ -61,7 +135,7 @@ def audit_segment(
         manifest: The version.
         files: Its open files.
         opened: The segment.
-        sample_rows: Rows to compare at least, in runs that are spread at random; all rows and entries if None.
+        samples: Rows to compare; all rows and entries if None.
 
     Yields:
         What is wrong, by fragment.
@@ -70,17 +144,18 @@ def audit_segment(
         CorruptDataError: A file is damaged.
     """
     if is_vector(opened.column.type):  # no question can be answered
-        if sample_rows is None and isinstance(opened.segment, VectorSegment):
+        if samples is None and isinstance(opened.segment, VectorSegment):
             yield from _wrong_vectors(manifest, files, opened, opened.segment)
         return
-    batches = _batches(manifest, files, opened, sample_rows)
-    if sample_rows is None:
+    if samples is None:
+        fragments = [_fragment(manifest, fragment_id) for fragment_id in opened.fragment_ids.tolist()]
+        batches = (batch for fragment in fragments for batch in opened.batches(files, fragment))
         parts = [_wrong_answers(opened, rows, values, is_each_asked=True) for rows, values in batches]
     else:  # a segment is asked once about all samples
-        samples = list(batches)
-        values = [array for _, array in samples]
-        rows = np.concatenate([array for array, _ in samples]) if samples else np.empty(0, np.int64)
-        parts = [_wrong_answers(opened, rows, pa.concat_arrays(values), is_each_asked=False)] if samples else []
+        runs = list(samples.of(opened))
+        rows = np.concatenate([np.empty(0, np.int64), *(run for run, _ in runs)])
+        values = [array for _, array in runs]
+        parts = [_wrong_answers(opened, rows, pa.concat_arrays(values), is_each_asked=False)] if runs else []
     wrong = np.unique(np.concatenate([np.empty(0, np.int64), *parts]))
     for fragment_id in np.unique(wrong >> ADDRESS_SHIFT).tolist():
         offsets = wrong[wrong >> ADDRESS_SHIFT == fragment_id] & OFFSET_MASK
@@ -88,36 +163,8 @@ def audit_segment(
     if isinstance(opened.segment, ZonedSegment):
         yield from _rows_without_zone(manifest, files, opened, opened.segment)
         yield from _stale_nulls(manifest, files, opened, opened.segment)
-    if sample_rows is None and isinstance(opened.segment, EntrySegment):
+    if samples is None and isinstance(opened.segment, EntrySegment):
         yield from _wrong_entries(manifest, files, opened, opened.segment)
-
-
-def _batches(
-    manifest: Manifest, files: OpenFiles, opened: OpenSegment, sample_rows: int | None
-) -> Iterator[tuple[Int64s, pa.Array]]:
-    """Read the rows to compare: addresses and values."""
-    for fragment_id, start, end in _windows(manifest, opened.fragment_ids, sample_rows):
-        fragment = manifest.fragments.find(fragment_id)
-        assert fragment is not None  # noqa: S101 for the type checker: segments name existing ones
-        yield from opened.batches(files, fragment, start=start, end=end)
-
-
-def _windows(
-    manifest: Manifest, fragment_ids: Int64s, sample_rows: int | None
-) -> Iterator[tuple[int, int, int | None]]:
-    """Return runs of rows: fragment, first row, and the row behind the last one."""
-    if sample_rows is None:
-        yield from ((fragment_id, 0, None) for fragment_id in fragment_ids.tolist())
-        return
-    sizes = dict(zip(manifest.fragments.ids.tolist(), manifest.fragments.physical_rows.tolist(), strict=True))
-    ends = np.cumsum([-(-sizes[fragment_id] // _WINDOW_ROWS) for fragment_id in fragment_ids.tolist()])
-    total = int(ends[-1])
-    count = min(total, -(-sample_rows // _WINDOW_ROWS))
-    numbers = np.sort(np.random.default_rng(_SEED).choice(total, count, replace=False))
-    chosen = np.searchsorted(ends, numbers, side="right")
-    starts = (numbers - np.append(0, ends)[chosen]) * _WINDOW_ROWS
-    for fragment_id, start in zip(fragment_ids[chosen].tolist(), starts.tolist(), strict=True):
-        yield fragment_id, start, start + _WINDOW_ROWS
 
 
 # ------------------------------------------------------------------------------------------------------------ questions

@@ -311,8 +311,9 @@ def audit_indices(
 
 def _audit_indices(look: _Look, manifest: Manifest, files: OpenFiles, sample_rows: int | None) -> None:
     """Compare what indices answer with what the columns hold."""
-    from lance_core.maintenance.audit import audit_segment  # noqa: PLC0415 brings Arrow's kernels along
+    from lance_core.maintenance.audit import Samples, audit_segment  # noqa: PLC0415 brings Arrow's kernels along
 
+    samples = None if sample_rows is None else Samples(manifest, files, sample_rows)
     for done, index in enumerate(manifest.indices):
         look.progress("indices", done, len(manifest.indices))
         folder = f"{base_prefix(index.base_id)}{INDICES_FOLDER}/{index.uuid_text}"
@@ -320,7 +321,7 @@ def _audit_indices(look: _Look, manifest: Manifest, files: OpenFiles, sample_row
             opened = open_segment(manifest, files, index)
             if opened is None:
                 continue
-            for fragment_id, message in audit_segment(manifest, files, opened, sample_rows=sample_rows):
+            for fragment_id, message in audit_segment(manifest, files, opened, samples=samples):
                 look.note(
                     "index",
                     message,

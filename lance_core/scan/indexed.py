@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -46,8 +46,6 @@ if TYPE_CHECKING:
 
 Int64s: TypeAlias = npt.NDArray[np.int64]
 _BATCH_ROWS = 1 << 16
-_MOST_TAKEN = 1 << 13
-"""Rows up to which a read as single rows takes less time than to begin a scan."""
 _MOST_ID = (1 << 63) - 1
 
 
@@ -160,18 +158,14 @@ class OpenSegment:
     answer: Callable[[Question, Int64s | None], RowAnswer | None]
     derive: Callable[[pa.Array], pa.Array] | None = None
 
-    def batches(
-        self, files: OpenFiles, fragment: Fragment, *, start: int = 0, end: int | None = None
-    ) -> Iterator[tuple[Int64s, pa.Array]]:
-        """Read live rows of a fragment: addresses, and the values that are indexed.
+    def batches(self, files: OpenFiles, fragment: Fragment) -> Iterator[tuple[Int64s, pa.Array]]:
+        """Read the live rows of a fragment: addresses, and the values that are indexed.
 
         Args:
             files: The dataset's open files.
             fragment: The fragment.
-            start: First row.
-            end: Row behind the last one; None for all.
         """
-        for rows, values in ColumnOfFragment(files, fragment, self.column).batches(start=start, end=end):
+        for rows, values in ColumnOfFragment(files, fragment, self.column).batches():
             yield rows, values if self.derive is None else self.derive(values)
 
 
@@ -526,31 +520,18 @@ class ColumnOfFragment:
         """Id of the fragment."""
         return self._reader.fragment.id
 
-    def arrays(self, start: int = 0, end: int | None = None) -> Iterator[pa.Array]:
-        """Read the values of all rows in order, or of those from a first to before a last; deleted rows included."""
-        import pyarrow.compute as pc  # noqa: PLC0415 keeps `import lance_core` light
+    def arrays(self) -> Iterator[pa.Array]:
+        """Read the values of all rows in order, deleted rows included."""
+        end = self._reader.physical_rows
+        for rows in self._reader.scan(self._column.projection, start=0, end=end, batch_size=_BATCH_ROWS):
+            yield self._column.of(rows.columns[0])
 
-        kernels: Any = pc
-        end = self._reader.physical_rows if end is None else min(end, self._reader.physical_rows)
-        reader, projection = self._reader, self._column.projection
-        if 0 < end - start <= _MOST_TAKEN:
-            parts = (columns[0] for columns in [reader.take(projection, np.arange(start, end))])
-        else:
-            batches = reader.scan(projection, start=start, end=end, batch_size=_BATCH_ROWS)
-            parts = (rows.columns[0] for rows in batches)
-        for part in parts:
-            values = part
-            for name in self._column.steps:
-                values = kernels.struct_field(values, name)
-            yield values
-
-    def batches(
-        self, *, by_row_id: bool = False, start: int = 0, end: int | None = None
-    ) -> Iterator[tuple[Int64s, pa.Array]]:
-        """Read live rows in order: row addresses, or stable row ids, and values; arguments as for `arrays`."""
+    def batches(self, *, by_row_id: bool = False) -> Iterator[tuple[Int64s, pa.Array]]:
+        """Read live rows in order: row addresses, or stable row ids, and values."""
         first = self.fragment_id << ADDRESS_SHIFT
         ids = self._reader.stable_row_ids.astype(np.int64) if by_row_id else None
-        for values in self.arrays(start, end):
+        start = 0
+        for values in self.arrays():
             behind = start + len(values)
             rows = np.arange(first + start, first + behind) if ids is None else ids[start:behind]
             live = self._reader.live_mask(start, behind)

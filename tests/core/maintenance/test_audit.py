@@ -171,6 +171,18 @@ def test_a_sample_is_answered_without_the_rows_around_it(tmp_path, column, quest
         assert len(some.bounds) <= 100 + 6 < len(whole.bounds), "three fragments have two bounds each"
 
 
+def test_a_sample_blames_the_index_whose_column_is_damaged(tmp_path):
+    table = make(tmp_path / "t", kinds={"k": "BTREE"})
+    before = {info.path for info in table.snapshot.store.list("data")}
+    table.add_columns({"y": "row + 1"})
+    table.create_scalar_index("y", "BTREE")
+    assert problems(table, sample_rows=300) == set()
+    for info in list(table.snapshot.store.list("data")):
+        if info.path not in before:
+            table.snapshot.store.put(info.path, b"damaged" * 100)
+    assert {name for name, _ in problems(table, sample_rows=300)} == {"y_idx"}
+
+
 def test_unknown_kinds_are_left_alone(tmp_path):
     table = make(tmp_path / "t", kinds={"k": "BTREE"})
     old = table.snapshot.manifest.indices
