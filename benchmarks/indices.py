@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-NUM_ROWS = 2_000_000
-"""Rows at scale 1; targets are for ten million, ``--scale 5``."""
+NUM_ROWS = 10_000_000
+"""Rows at scale 1, for which the targets are."""
 
 NUM_FRAGMENTS, FRAGMENT_ROWS = 100, 10_000
 NUM_KEYS, NUM_UPSERTED, AUDITED_ROWS = 100, 1_000, 20_000

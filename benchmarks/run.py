@@ -12,7 +12,7 @@ Engines: `core-2.2` is lance_core with files of version 2.2, `pylance-2.1` the o
 in changing order, so that a noisy machine disturbs all alike. Parts: `data` (writes, reads, sizes, requests,
 memory of each data set), `scale` (import, open, commits, histories, tags), `fragments` (scans of many
 small ones), `changes` (delete, compaction, clean-up, the same bytes again), `indices` (builds, look-ups, upserts,
-remap, audit; 10 million rows with --scale 5), `codecs` (text in each codec), `dagster`
+remap, audit; 10 million rows), `codecs` (text in each codec), `dagster`
 (an asset from start to end), `spark` (a DataFrame written and read), `fresh` (works in new processes), `threads`
 (scans at once). More: spark_read.py, spark_write.py, compact.py,
 commit.py. Without --engines and --works each data set is asked what goals.py and picture.py need.
