@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -84,7 +85,7 @@ def with_packages(packages: list[str], tests: list[str], folder: Path) -> tuple[
 def with_environment(folder: Path, python: str, dependencies: str) -> tuple[str, str]:
     """Run fast tests in a new environment; the version of Python and the outcome."""
     place = folder / re.sub(r"\W", "", f"{Path(python).name}{dependencies}")
-    if run([python, "-m", "venv", str(place)]).returncode:
+    if shutil.which(python) is None or run([python, "-m", "venv", str(place)]).returncode:
         return "", "no such interpreter here"
     constraints = folder / f"{dependencies}.txt"
     constraints.write_text(constraints_of(dependencies))
