@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
-CACHE_BYTES = 256 << 20
-"""Bytes that a segment of a vector or full-text index keeps in memory."""
+CACHE_BYTES = 512 << 20
+"""Bytes that a segment of a vector or full-text index keeps in memory.
+
+A query that probes more reads all of it each time: 20 partitions of 200,000 vectors of 768 floats were 276 MB, since
+partitions in the middle are large, and near to most queries."""
 
 _K = TypeVar("_K", bound="Hashable")
 _V = TypeVar("_V")
