@@ -124,6 +124,8 @@ def outcome(command: list[str], path: str) -> str:
     for line in lines:
         if line.startswith(("FAILED", "ERROR")):
             sys.stdout.write(f"  {line[:160]}\n")
+    if done.returncode not in {0, 1}:  # pytest's own codes of tests that passed or failed
+        return f"ended with {done.returncode}: {lines[-1][:80]}"
     counts = re.findall(r"\d+ (?:passed|failed|skipped|errors?)\b", lines[-1])
     if counts:
         return ", ".join(counts)
