@@ -31,14 +31,18 @@ def wait_for_other_steps(context: dg.AssetExecutionContext) -> None:
         return
     step_key, upstream = graph
     deadline = time.monotonic() + _MAX_WAIT_S
-    is_told = False
+    finished: dict[str, bool] = {}
+    cursor: str | None = None
     while time.monotonic() < deadline:
-        waiting = pending_steps(step_key, upstream, _compat.finished_steps(context))
-        if not waiting:
-            return
-        if not is_told:
-            context.log.info("Waiting for %d other steps of this run.", len(waiting))
-            is_told = True
+        is_told = cursor is not None
+        ended, cursor = _compat.finished_steps(context.instance, context.run.run_id, cursor=cursor)
+        finished |= ended
+        if ended or not is_told:
+            waiting = pending_steps(step_key, upstream, finished)
+            if not waiting:
+                return
+            if not is_told:
+                context.log.info("Waiting for %d other steps of this run.", len(waiting))
         time.sleep(_POLL_S)
     context.log.warning("Other steps of this run did not end within %d hours.", _MAX_WAIT_S // 3600)
 

@@ -6,6 +6,7 @@ import pytest
 
 import lance_core
 from lance_dagster import build_table_health
+from lance_dagster._compat import finished_steps
 from lance_dagster.maintenance.last import pending_steps
 from lance_dagster.maintenance.partition_advice import PartitionSizes, fragments_touched, size_advice
 from lance_dagster.partitions import TablePartitions
@@ -116,3 +117,22 @@ def test_a_step_waits_for_what_still_runs_and_not_for_what_never_will():
     assert pending_steps("health", upstream, {"compact": True}) == {"cleanup", "other"}
     assert pending_steps("health", upstream, {"compact": False}) == {"other"}
     assert pending_steps("health", upstream, {"compact": False, "other": True}) == set()
+
+
+def test_steps_that_ended_are_read_once(instance):
+    @dg.asset
+    def bad():
+        raise ValueError
+
+    @dg.asset(deps=[bad])
+    def after():
+        """Never runs."""
+
+    @dg.asset
+    def good():
+        """Succeeds."""
+
+    result = dg.materialize([good, bad, after], instance=instance, raise_on_error=False)
+    ended, cursor = finished_steps(instance, result.run_id)
+    assert ended == {"good": True, "bad": False}  # what waits for a failed step has no event
+    assert finished_steps(instance, result.run_id, cursor=cursor) == ({}, cursor)
