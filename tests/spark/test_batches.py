@@ -83,7 +83,7 @@ def test_batches_of_values_of_any_size_are_bounded_by_bytes(numbers, sizes, colu
 
 
 def test_batches_of_functions_that_run_in_the_same_tasks_stay_bounded_by_bytes(numbers, sizes):
-    python = F.udf(lambda number: str(number), "string")
+    python = F.udf(lambda number: f"{number}", "string")
     made = numbers.select("id", python("id").alias("text"))
     assert sizes(made) == [5000]
     assert sizes(made.cache()) == [5000]
