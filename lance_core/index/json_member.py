@@ -1,19 +1,21 @@
 """Indices over a member of JSON documents: segments of other kinds, asked about what a function of SQL returns.
 
-lance_core reads them and keeps them as they are; it does not build them.
+lance_core reads them, and compaction tells them where rows went; it does not build them.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from lance_core.errors import UnsupportedError
 from lance_core.format import bitmap_index, btree
 from lance_core.format.json_index import GETTERS, TYPE_URL, VERSION, decode_details, member_name
 from lance_core.format.schema import JSON, Schema
 from lance_core.index.column import IndexedColumn
-from lance_core.index.protocol import EntrySegment, UnreadSegment
+from lance_core.index.protocol import EntrySegment, SegmentContent, UnreadSegment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from lance_core.format.index_metadata import IndexFields
     from lance_core.index.answer import RowAnswer
     from lance_core.index.files import SegmentFiles
-    from lance_core.index.protocol import Int64s, ReadKind, Segment
+    from lance_core.index.protocol import Int64s, MovableKind, Relocation, Segment, SegmentTarget
     from lance_core.sql.pruning import Question
 
 _TYPES = (pa.int64(), pa.float64(), pa.string(), pa.bool_())
@@ -35,19 +37,23 @@ class JsonMemberKind:
     Args:
         target: The kind of the files.
         target_url: Name of the message with its details.
-        key: Key of the member.
+        key: Key of the member; None for members inside of others, about which no question can be asked.
+        details: The index's own details.
     """
 
-    def __init__(self, target: ReadKind, target_url: str, key: str) -> None:
+    type_url = TYPE_URL
+
+    def __init__(self, target: MovableKind, target_url: str, key: str | None, details: bytes) -> None:
         self._target = target
         self._type_place = _KEYS[target_url]
-        self._key = key
+        self.key = key
+        self._details = details
 
     def subjects(self, column: IndexedColumn) -> Sequence[str]:
         """Return the names under which questions may be asked; which of them is answered the file tells."""
-        return (
-            [member_name(column.path, kind, self._key) for kind in _TYPES] if column.leaf.logical_type == JSON else []
-        )
+        if self.key is None or column.leaf.logical_type != JSON:
+            return []
+        return [member_name(column.path, kind, self.key) for kind in _TYPES]
 
     def open(self, files: SegmentFiles, column: IndexedColumn) -> Segment:
         """Open a segment."""
@@ -57,10 +63,26 @@ class JsonMemberKind:
             return UnreadSegment()
         values = Schema.from_arrow(pa.schema([pa.field(column.path, kind)]))
         inner = IndexedColumn(path=column.path, projection=values, leaf=values.fields[0])
-        segment, subject = self._target.open(files, inner), member_name(column.path, kind, self._key)
+        key = self.key or ""
+        segment, subject = self._target.open(files, inner), member_name(column.path, kind, key)
         if isinstance(segment, EntrySegment):
-            return _MemberEntries(segment, subject, kind, self._key)
-        return _Member(segment, subject, kind, self._key)
+            return _MemberEntries(segment, subject, inner, key)
+        return _Member(segment, subject, inner, key)
+
+    def rewrite(self, target: SegmentTarget, segments: Sequence[tuple[Segment, Relocation]]) -> SegmentContent:
+        """Write one segment from others, all over values of one type.
+
+        Raises:
+            UnsupportedError: A segment that cannot be read, or values of several types.
+        """
+        members = [(segment, relocation) for segment, relocation in segments if isinstance(segment, _Member)]
+        columns = {str(member.values.type): member.values for member, _ in members}
+        if len(members) < len(segments) or len(columns) != 1:
+            raise UnsupportedError("segments over members of JSON documents that differ in the types of their values")
+        (values,) = columns.values()
+        inner = replace(target, column=values)
+        self._target.rewrite(inner, [(member.segment, relocation) for member, relocation in members])
+        return SegmentContent(index_version=VERSION, details=self._details)
 
 
 class _Member:
@@ -69,35 +91,35 @@ class _Member:
     Args:
         segment: The segment over its values.
         subject: Name under which questions are asked.
-        kind: Type of the values.
+        values: The values, as if they were a column.
         key: Key of the member.
     """
 
-    def __init__(self, segment: Segment, subject: str, kind: pa.DataType, key: str) -> None:
-        self._segment = segment
-        self._kind = kind
-        self._key = key
+    def __init__(self, segment: Segment, subject: str, values: IndexedColumn, key: str) -> None:
+        self.segment = segment
         self.subject = subject
+        self.values = values
+        self._key = key
 
     @property
     def options(self) -> Mapping[str, Any]:
         """Options of the segment."""
-        return self._segment.options
+        return self.segment.options
 
     @property
     def statistics(self) -> Mapping[str, Any]:
         """Numbers about the segment for users."""
-        return self._segment.statistics
+        return self.segment.statistics
 
     def answer(self, question: Question, *, tells_null: bool) -> RowAnswer | None:
         """Answer a question about the member; None for values of another type."""
-        return self._segment.answer(question, tells_null=tells_null) if question.column == self.subject else None
+        return self.segment.answer(question, tells_null=tells_null) if question.column == self.subject else None
 
     def values_of(self, column: pa.Array) -> pa.Array:
         """Return the member of some documents."""
         from lance_core.sql.json_functions import member_values  # noqa: PLC0415 rarely needed
 
-        return member_values(column, self._kind, self._key)
+        return member_values(column, self.values.type, self._key)
 
 
 class _MemberEntries(_Member):
@@ -106,12 +128,12 @@ class _MemberEntries(_Member):
     Args:
         segment: The segment over its values.
         subject: Name under which questions are asked.
-        kind: Type of the values.
+        values: The values, as if they were a column.
         key: Key of the member.
     """
 
-    def __init__(self, segment: EntrySegment, subject: str, kind: pa.DataType, key: str) -> None:
-        super().__init__(segment, subject, kind, key)
+    def __init__(self, segment: EntrySegment, subject: str, values: IndexedColumn, key: str) -> None:
+        super().__init__(segment, subject, values, key)
         self._entries = segment
 
     def entries(self) -> Iterator[tuple[pa.Array, Int64s]]:
@@ -123,8 +145,8 @@ class _MemberEntries(_Member):
         return self._entries.expected_entries(values, rows)
 
 
-def json_member_kind(fields: IndexFields, kinds: Mapping[str, ReadKind]) -> JsonMemberKind | None:
-    """Return what reads an index over a member; None for other indices, paths and kinds.
+def json_member_kind(fields: IndexFields, kinds: Mapping[str, MovableKind]) -> JsonMemberKind | None:
+    """Return what reads an index over a member; None for other indices and kinds.
 
     Args:
         fields: Its entry.
@@ -133,6 +155,6 @@ def json_member_kind(fields: IndexFields, kinds: Mapping[str, ReadKind]) -> Json
     if fields.details is None or fields.details[0] != TYPE_URL or fields.index_version != VERSION:
         return None
     details = decode_details(fields.details[1])
-    if details is None or details.key is None or details.target_url not in _KEYS:
+    if details is None or details.target_url not in _KEYS:
         return None
-    return JsonMemberKind(kinds[details.target_url], details.target_url, details.key)
+    return JsonMemberKind(kinds[details.target_url], details.target_url, details.key, fields.details[1])

@@ -13,7 +13,7 @@ from lance_core.index.btree import BTREE
 from lance_core.index.inverted import INVERTED
 from lance_core.index.json_member import json_member_kind
 from lance_core.index.ngram import NGRAM
-from lance_core.index.protocol import CheckedKind
+from lance_core.index.protocol import CheckedKind, MovableKind
 from lance_core.index.vector.kind import VECTOR
 from lance_core.index.vector.train import INDEX_TYPES
 from lance_core.index.zone_map import ZONE_MAP
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from lance_core.format.index_metadata import IndexFields, IndexMetadata
     from lance_core.index.column import IndexedColumn
+    from lance_core.index.json_member import JsonMemberKind
     from lance_core.index.protocol import IndexKind, ReadKind
 
 KINDS: dict[str, IndexKind] = {
@@ -92,8 +93,22 @@ def readers_of(fields: IndexFields, column: IndexedColumn) -> tuple[ReadKind | N
     kind = kind_of(fields)
     if kind is not None:
         return kind if kind.takes(column.type) else None, (column.path,)
-    member = json_member_kind(fields, {BTREE.type_url: BTREE, BITMAP.type_url: BITMAP})
-    return member, () if member is None else member.subjects(column)
+    member = _member_kind(fields)
+    if member is None or member.key is None:
+        return None, ()
+    return member, member.subjects(column)
+
+
+def mover_of(fields: IndexFields, column: IndexedColumn) -> MovableKind | None:
+    """Return what tells a segment over a column where rows went; None for kinds that cannot."""
+    kind = kind_of(fields)
+    if kind is None:
+        return _member_kind(fields)
+    return kind if isinstance(kind, MovableKind) and kind.takes(column.type) else None
+
+
+def _member_kind(fields: IndexFields) -> JsonMemberKind | None:
+    return json_member_kind(fields, {BTREE.type_url: BTREE, BITMAP.type_url: BITMAP})
 
 
 def kind_of_index(index: IndexMetadata) -> IndexKind | None:

@@ -303,12 +303,17 @@ class TrainedKind(IndexKind, Protocol):
 
 
 @runtime_checkable
-class RewritableKind(IndexKind, Protocol):
+class MovableKind(ReadKind, Protocol):
     """A kind whose segments can be made of others.
 
     Compaction remaps such segments: it rewrites one with the new addresses of the rows that moved, in the commit that
     replaces the fragments. Segments of all other kinds lose the rewritten fragments and are built anew.
     """
+
+    @property
+    def type_url(self) -> str:
+        """See `IndexKind`."""
+        ...
 
     def rewrite(self, target: SegmentTarget, segments: Sequence[tuple[Segment, Relocation]]) -> SegmentContent:
         """Write one segment from others without reading the column: to merge them, or after rows moved.
@@ -319,3 +324,8 @@ class RewritableKind(IndexKind, Protocol):
                 fragments may be in one new fragment, and rows of one in several; live rows keep their order.
         """
         ...
+
+
+@runtime_checkable
+class RewritableKind(IndexKind, MovableKind, Protocol):
+    """A kind that is built here, and whose segments can be made of others: new ones are merged with those there are."""

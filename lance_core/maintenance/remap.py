@@ -12,15 +12,15 @@ import numpy as np
 from lance_core.change.fragment_reuse import later_moves, reuse_version, write_fragment_reuse
 from lance_core.errors import CorruptDataError, NotFoundError, UnsupportedError
 from lance_core.format.fragment_reuse import find_fragment_reuse
-from lance_core.format.index_metadata import RewrittenIndex, holds_row_ids
+from lance_core.format.index_metadata import RewrittenIndex, holds_row_ids, index_fields
 from lance_core.format.operations import DeferredRemap, ReserveFragments, Rewrite
 from lance_core.format.paths import INDICES_FOLDER
 from lance_core.format.transaction import Transaction
 from lance_core.frozen import frozen
 from lance_core.index.column import find_column, path_of
 from lance_core.index.files import SegmentFiles
-from lance_core.index.kinds import kind_of_index
-from lance_core.index.protocol import RewritableKind, SegmentTarget
+from lance_core.index.kinds import mover_of
+from lance_core.index.protocol import SegmentTarget
 from lance_core.index.row_moves import FragmentPlaces, MovedGroup, RowMoves
 from lance_core.scan.fragment_reader import FragmentReader
 from lance_core.scan.open_files import OpenFiles
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from lance_core.format.operations import RewriteGroup
     from lance_core.index.column import IndexedColumn
     from lance_core.index.moved import LaterMoves
-    from lance_core.index.protocol import Int64s, Relocation
+    from lance_core.index.protocol import Int64s, MovableKind, Relocation
     from lance_core.table.snapshot import Snapshot
 
 
@@ -44,7 +44,7 @@ class _Segment:
     """A segment that can be remapped."""
 
     entry: IndexMetadata
-    kind: RewritableKind
+    kind: MovableKind
     column: IndexedColumn
 
 
@@ -54,13 +54,13 @@ def _remappable(snapshot: Snapshot, operation: Rewrite) -> list[_Segment]:
     old = [{fragment.id for fragment in group.old_fragments} for group in operation.groups]
     segments: list[_Segment] = []
     for entry in manifest.indices:
-        kind = kind_of_index(entry)
         covered = entry.fragment_ids or frozenset()
-        if not isinstance(kind, RewritableKind) or not any(covered.issuperset(ids) for ids in old):
+        has_addresses = not (manifest.uses_stable_row_ids and holds_row_ids(entry))
+        if not has_addresses or not any(covered.issuperset(ids) for ids in old):
             continue
         column = find_column(manifest.schema, path_of(manifest.schema, entry.fields[0])) if entry.fields else None
-        has_addresses = not (manifest.uses_stable_row_ids and holds_row_ids(entry))
-        if has_addresses and column is not None and kind.takes(column.type):
+        kind = None if column is None else mover_of(index_fields(entry), column)
+        if column is not None and kind is not None:
             segments.append(_Segment(entry=entry, kind=kind, column=column))
     return segments
 

@@ -84,6 +84,20 @@ def test_indices_over_members_are_kept_by_writers(uri):
     assert {index["name"] for index in lance_core.dataset(uri).list_indices()} == names
 
 
+def test_compaction_tells_them_where_rows_went(uri):
+    lance_core.dataset(uri).delete("id % 10 = 3")
+    lance_core.dataset(uri).optimize.compact_files()
+    check(uri)
+    theirs = lance.dataset(uri)
+    for condition, name in CONDITIONS.items():
+        expected = theirs.to_table(["id"], filter=condition, use_scalar_index=False)
+        assert name is None or theirs.to_table(["id"], filter=condition).equals(expected), condition
+    (fragment,) = theirs.get_fragments()
+    for index in lance_core.dataset(uri).describe_indices():
+        assert {number for segment in index.segments for number in segment.fragment_ids} == {fragment.fragment_id}
+    assert wrong(uri) == set()
+
+
 def test_a_damaged_one_is_told(uri):
     (index,) = (index for index in lance_core.dataset(uri).list_indices() if index["name"] == "a")
     for file in (Path(uri) / "_indices" / index["uuid"]).iterdir():
