@@ -1,4 +1,4 @@
-"""Hints for misspelt names."""
+"""Texts of messages: hints for misspelt names, lists of what is wrong."""
 
 from __future__ import annotations
 
@@ -15,6 +15,12 @@ def did_you_mean(name: object, candidates: Iterable[str]) -> str:
     """Return `` Did you mean 'x'?`` for the closest candidate, or an empty text if none is close."""
     close = _close(str(name), list(candidates), n=1)
     return f" Did you mean {close[0]!r}?" if close else ""
+
+
+def joined_reasons(reasons: Sequence[str]) -> str:
+    """Return what is wrong as one text: the first twenty, and how many more there are."""
+    more = [f"and {len(reasons) - _LISTED:,} more"] if len(reasons) > _LISTED else []
+    return "; ".join([*reasons[:_LISTED], *more])
 
 
 def close_names(name: str, candidates: Sequence[str], *, n: int) -> Sequence[str]:

@@ -20,6 +20,7 @@ from lance_core.errors import CorruptDataError, InvalidInputError, SchemaMismatc
 from lance_core.format.blobs import is_second_version
 from lance_core.format.schema import JSON, Schema
 from lance_core.frozen import frozen
+from lance_core.hints import joined_reasons
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -204,7 +205,7 @@ def new_schema(source: pa.Schema, *, profile: str | None = None, replaced: Schem
     if not names:
         problems = ["a table needs at least one column"]
     if problems:
-        raise InvalidInputError(f"cannot make a table of this data: {'; '.join(problems)}; nothing was written")
+        raise InvalidInputError(f"cannot make a table of this data: {joined_reasons(problems)}; nothing was written")
     schema = Schema.from_arrow(source)
     if profile is None and replaced is not None and PROFILE_KEY not in schema.metadata:
         profile = profile_of(replaced.metadata) if PROFILE_KEY in replaced.metadata else None
@@ -249,7 +250,7 @@ def fit_schema(source: pa.Schema, table: Schema) -> Schema:
             problems.append(f"column {field.name!r} is missing, and it is not nullable")
     if problems:
         raise SchemaMismatchError(
-            f"the data does not fit the table's schema: {'; '.join(problems)}; nothing was written. Change the "
+            f"the data does not fit the table's schema: {joined_reasons(problems)}; nothing was written. Change the "
             "data, or replace table and schema with mode overwrite"
         )
     return Schema(tuple(field for field in table.fields if field.name in names), table.metadata)

@@ -14,6 +14,7 @@ from pyspark.sql.types import StructType
 
 from lance_core.change.merge_plan import find_keys
 from lance_core.errors import InvalidInputError, UnsupportedError
+from lance_core.hints import joined_reasons
 from lance_core.scan.plan import plan_filter
 from lance_core.signatures import with_options
 from lance_core.spark.blob_columns import CLAUSE, KeptBlobs, blob_columns, written_schema
@@ -317,7 +318,9 @@ class MergeWork(StagedWork):
         lacking = [field.name for field in table if inserts and not field.nullable and field.name not in given.names]
         misfits += [f"column {name!r} is missing" for name in lacking]
         if misfits:
-            raise InvalidInputError(f"The DataFrame does not fit the table: {'; '.join(misfits)}; nothing was written")
+            raise InvalidInputError(
+                f"The DataFrame does not fit the table: {joined_reasons(misfits)}; nothing was written"
+            )
 
     def _rows(self, snapshot: Snapshot, on: Sequence[str]) -> DataFrame:
         """The rows to write or delete, with what becomes of them."""

@@ -23,6 +23,7 @@ from pyspark.sql.pandas.types import to_arrow_schema, to_arrow_type
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.format.extensions import EXTENSION_NAME_KEY
 from lance_core.format.schema import BLOB_EXTENSION, BLOB_KEY
+from lance_core.hints import joined_reasons
 from lance_core.spark.uuids import NUM_BYTES
 
 if TYPE_CHECKING:
@@ -357,6 +358,7 @@ def check_readable(asked: st.StructType, table: st.StructType) -> None:
             misfits.append(f"column {field.name!r} may have nulls")
     if misfits:
         raise InvalidInputError(
-            f"The schema given does not fit the table: {'; '.join(misfits)}. If you gave none, the table has changed "
-            "since this view or DataFrame was made: make it again, or read an earlier version with the option version."
+            f"The schema given does not fit the table: {joined_reasons(misfits)}. If you gave none, the table has "
+            "changed since this view or DataFrame was made: make it again, or read an earlier version with the option "
+            "version."
         )

@@ -17,6 +17,7 @@ from lance_core.format.blobs import blobs_for_version
 from lance_core.format.file_version import LEGACY_FILE_VERSION
 from lance_core.format.schema import Schema
 from lance_core.format.transaction import COMMIT_MESSAGE_KEY
+from lance_core.hints import joined_reasons
 from lance_core.spark.names import adopt_names, find_name
 from lance_core.spark.types import check_names, find_misfits, lance_schema
 from lance_core.sql.predicate import make_predicate
@@ -225,7 +226,7 @@ def _fields(schema: StructType, target: _Target, version: str, uri: str) -> Sche
     wanted = [field for field in table.to_arrow() if field.name in given or not field.nullable]
     misfits = find_misfits(schema, pa.schema(wanted))
     if misfits or not given & set(table.names):
-        reasons = "; ".join(misfits or ["it has no columns"])
+        reasons = joined_reasons(misfits or ["it has no columns"])
         message = f"The DataFrame does not fit the table: {reasons}; nothing was written"
         if not target.takes_columns and not given <= set(table.names):
             message += ". The option mergeSchema (merge_schema=True of write_lance) lets the table have new columns"

@@ -209,6 +209,14 @@ def test_the_layout_of_text_does_not_matter_and_columns_without_values_fit(tmp_p
     assert done["num_inserted_rows"] == 1
 
 
+def test_a_message_names_some_of_many_columns(tmp_path):
+    table = lance_core.write_dataset(pa.table({"x": [1]}), tmp_path / "t")
+    many = pa.table({f"column {number}": [1] for number in range(3000)})
+    with pytest.raises(InvalidInputError, match=r"'column 0'.*and 2,980 more; nothing was written") as told:
+        lance_core.write_dataset(many, table, mode="append")
+    assert len(str(told.value)) < 2000
+
+
 def test_a_column_without_values_does_not_fit_where_no_null_may_be(tmp_path):
     lance_core.write_dataset(pa.table({"a": [1]}, schema=pa.schema([pa.field("a", pa.int64(), False)])), tmp_path / "t")  # noqa: FBT003
     with pytest.raises(InvalidInputError, match="a"):
