@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
+from numbers import Integral
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from lance_core.change.stage import FileLimits
 from lance_core.errors import InvalidInputError
@@ -12,7 +16,10 @@ from lance_core.file.write.writer import PAGE_BYTES
 from lance_core.format.file_version import check_writable, resolve_version
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+
+    import numpy.typing as npt
+    import pyarrow as pa
 
     from lance_core.table.refs import Reference
     from lance_core.table.snapshot import Snapshot
@@ -25,10 +32,39 @@ WRITE_MODES = ("create", "append", "overwrite")
 
 
 def check_window(limit: int | None, offset: int | None, batch_size: int | None) -> None:
-    """Refuse negative numbers of rows."""
+    """Refuse what is no number of rows."""
     for name, value, least in (("limit", limit, 0), ("offset", offset, 0), ("batch_size", batch_size, 1)):
+        if value is not None and not isinstance(value, Integral):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidInputError(f"'{name}' must be a whole number, not {value!r}")
         if value is not None and value < least:
             raise InvalidInputError(f"'{name}' must be at least {least}, not {value}")
+
+
+def row_numbers(rows: Sequence[int] | pa.Array, name: str) -> npt.NDArray[np.int64] | npt.NDArray[np.uint64]:
+    """Numbers of rows that a caller gives, shape (n,).
+
+    Raises:
+        InvalidInputError: Something else than whole numbers.
+    """
+    try:
+        numbers = np.asarray(rows) if len(rows) else np.empty(0, np.int64)
+    except TypeError as error:
+        raise InvalidInputError(f"'{name}' must be a list of whole numbers, not {rows!r}") from error
+    if numbers.dtype.kind not in "iu" or numbers.ndim != 1:
+        raise InvalidInputError(f"'{name}' must be a list of whole numbers, not of {numbers.dtype}")
+    return numbers
+
+
+def names_of(columns: str | Iterable[str], name: str) -> tuple[str, ...]:
+    """Names of columns that a caller gives: one, or several.
+
+    Raises:
+        InvalidInputError: Something else than names.
+    """
+    names = (columns,) if isinstance(columns, str) else tuple(columns) if isinstance(columns, Iterable) else (None,)  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not all(isinstance(one, str) for one in names):
+        raise InvalidInputError(f"'{name}' must be a name or a list of names, not {columns!r}")
+    return tuple(map(str, names))
 
 
 def check_order(order: str | None) -> bool:

@@ -11,6 +11,7 @@ from lance_core.arguments import (
     DEFAULT_MAX_ROWS_PER_FILE,
     file_limits,
     file_version,
+    names_of,
 )
 from lance_core.change.ingest import read_input
 from lance_core.change.key_join import KeyJoin
@@ -52,7 +53,7 @@ class MergeInsertBuilder:
     """
 
     def __init__(self, dataset: OpenDataset, on: str | Iterable[str] | None = None) -> None:
-        names = (on,) if isinstance(on, str) else tuple(on or ())
+        names = () if on is None else names_of(on, "on")
         self._dataset = dataset
         self._options = MergeOptions(on=names or None)
         self._conflict_retries: int | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from time import perf_counter
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import numpy as np
 import pyarrow as pa
 
-from lance_core.arguments import check_window
+from lance_core.arguments import check_window, names_of
 from lance_core.blob import BlobFile
 from lance_core.errors import InvalidInputError
 from lance_core.format.blobs import blob_view
@@ -27,7 +28,7 @@ from lance_core.table.naming import naming
 from lance_core.unsupported import refuse_given, refused
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     import numpy.typing as npt
     from pyarrow.compute import Expression
@@ -399,8 +400,7 @@ def make_scanner(
     check_window(limit, offset, batch_size)
     if batch_size_bytes is not None and batch_size_bytes < 1:
         raise InvalidInputError(f"'batch_size_bytes' must be at least 1, not {batch_size_bytes}")
-    if isinstance(columns, str):
-        raise InvalidInputError("'columns' must be a list of names, or a dict of names and SQL expressions")
+    columns = _checked_columns(columns)
 
     def rank() -> Ranking | None:
         if include_deleted_rows and (nearest is not None or full_text_query is not None):
@@ -446,6 +446,12 @@ def make_scanner(
             return query
 
     return LanceScanner(snapshot, files, fragments, plan(blob_handling), plan)
+
+
+def _checked_columns(columns: Sequence[str] | Mapping[str, str] | None) -> Sequence[str] | Mapping[str, str] | None:
+    if isinstance(columns, str):
+        raise InvalidInputError("'columns' must be a list of names, or a dict of names and SQL expressions")
+    return columns if columns is None or isinstance(columns, Mapping) else names_of(columns, "columns")
 
 
 def _ranking(

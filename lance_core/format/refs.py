@@ -90,6 +90,8 @@ def check_tag_name(name: str) -> None:
         InvalidInputError: Says which rule the name breaks.
     """
     # pylance 14.0.2 creates tags with letters beyond ASCII and then can neither list tags nor clean up.
+    if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidInputError(f"the name of a tag must be text, not {name!r}")
     if not name or not all(character.isascii() and (character.isalnum() or character in "._-") for character in name):
         raise InvalidInputError(f"tag name {name!r} must consist of ASCII letters, digits, '.', '-' and '_'")
     if name.startswith(".") or ".." in name or name.endswith((".lock", ".")):

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lance_core.arguments import row_numbers
 from lance_core.blob import DEFAULT_BLOB_BUFFER_SIZE, BlobFile
 from lance_core.errors import InvalidInputError
 from lance_core.scan.blob_rows import BlobRow, find_blobs
@@ -136,9 +137,9 @@ def _find(
 
 
 def _numbers(rows: Sequence[int] | pa.Array, name: str) -> npt.NDArray[np.uint64]:
-    values = np.asarray(rows) if len(rows) else np.empty(0, np.uint64)
-    if values.dtype.kind not in "iu" or (len(values) and int(values.min()) < 0):
-        raise InvalidInputError(f"'{name}' must be integers of at least 0")
+    values = row_numbers(rows, name)
+    if len(values) and int(values.min()) < 0:
+        raise InvalidInputError(f"'{name}' must be at least 0, not {values.min()}")
     return values.astype(np.uint64)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from lance_core.arguments import (
@@ -14,12 +15,13 @@ from lance_core.change.delete import delete_rows, removing_staged, replace_rows
 from lance_core.change.retries import CommitOptions, commit_options, commit_work
 from lance_core.change.stage import stage_data
 from lance_core.change.update import UpdateWork
+from lance_core.errors import InvalidInputError
 from lance_core.fragment_metadata import FragmentMetadata, from_metadata
 from lance_core.methods.reading import make_plan
 from lance_core.table.naming import naming
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
     from datetime import timedelta
 
     import pyarrow as pa
@@ -105,6 +107,8 @@ def update(  # noqa: PLR0917 positional as in pylance
         >>> table.to_table(["name"], filter="id = 1")["name"].to_pylist()
         ['OSLO']
     """
+    if not isinstance(updates, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidInputError(f"'updates' must be a dict of names and SQL expressions, not {updates!r}")
     snapshot = dataset.snapshot
     options = commit_options(conflict_retries, retry_timeout, properties=transaction_properties, message=commit_message)
     with naming(snapshot.store):

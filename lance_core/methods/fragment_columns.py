@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
-from lance_core.arguments import file_version
+from lance_core.arguments import file_version, row_numbers
 from lance_core.change.column_files import ColumnWriter, Transform, check_drops_columns, with_file
 from lance_core.change.evolution import new_fields, next_field_id
 from lance_core.change.ingest import read_input
@@ -88,7 +88,7 @@ def take(
         >>> fragment.take([0, 2], columns=["name"])["name"].to_pylist()
         ['Oslo', 'Pune']
     """
-    offsets = np.asarray(indices, np.int64) if len(indices) else np.empty(0, np.int64)
+    offsets = row_numbers(indices, "indices").astype(np.int64)
     total = fragment.inner.num_rows
     if len(offsets) and (offsets.min() < 0 or offsets.max() >= total):
         raise InvalidInputError(f"cannot take rows {offsets.min()} to {offsets.max()}: the rows are 0 to {total - 1}")

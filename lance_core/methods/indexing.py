@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
+from lance_core.arguments import names_of
 from lance_core.change.retries import commit_options, commit_work
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.indices import describe
@@ -79,7 +80,7 @@ def text_index_options(given: Mapping[str, Any]) -> dict[str, Any]:
 @with_options(TextIndexOptions)
 def create_scalar_index(
     dataset: OpenDataset,
-    column: str,
+    column: str | Sequence[str],
     index_type: str,
     name: str | None = None,
     *,
@@ -100,7 +101,7 @@ def create_scalar_index(
     """Build an index; filters of scans, counts, deletes and updates use it, and searches of texts.
 
     Args:
-        column: Name, or dotted path inside structs.
+        column: Name, or dotted path inside structs; a list of one is taken, too.
         index_type: One of the kinds below, in upper or lower case.
 
             - ``"BTREE"``: all values, sorted; finds rows by value, text also by prefix.
@@ -150,6 +151,7 @@ def create_scalar_index(
         format_version=format_version,
         document_granularity=document_granularity,
     )
+    column = _one_column(column)
     work = BuildIndex(
         kind=index_type,
         column=column,
@@ -168,7 +170,7 @@ def create_scalar_index(
 
 def create_index(  # noqa: PLR0917 positional as in pylance
     dataset: OpenDataset,
-    column: str,
+    column: str | Sequence[str],
     index_type: str,
     name: str | None = None,
     metric: str = "L2",
@@ -264,6 +266,7 @@ def create_index(  # noqa: PLR0917 positional as in pylance
         skip_transpose=skip_transpose,
         progress_callback=progress_callback,
     )
+    column = _one_column(column)
     if not train:
         raise UnsupportedError("create_index(train=False) is not supported: an index without partitions finds nothing")
     given: dict[str, Any] = {
@@ -293,6 +296,13 @@ def create_index(  # noqa: PLR0917 positional as in pylance
     )
     dataset.snapshot = commit_work(dataset.snapshot, work, commit_options(conflict_retries))
     return dataset
+
+
+def _one_column(column: str | Sequence[str]) -> str:
+    names = names_of(column, "column")
+    if len(names) != 1:
+        raise UnsupportedError(f"an index over {len(names)} columns is not supported: {', '.join(names)}")
+    return names[0]
 
 
 def _checked_name(name: str | None, column: str) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
+from lance_core.arguments import row_numbers
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.format.blobs import blob_view
 from lance_core.format.extensions import table_with_types
@@ -319,7 +320,7 @@ def take(
         >>> table.take([3, 0], columns=["name"])["name"].to_pylist()
         ['Cusco', 'Oslo']
     """
-    positions = np.asarray(indices, np.int64) if len(indices) else np.empty(0, np.int64)
+    positions = row_numbers(indices, "indices").astype(np.int64)
     if not isinstance(columns, Mapping):
         return table_with_types(take_rows(dataset.snapshot, dataset.files, positions, make_plan(dataset, columns)))
     with naming(dataset.snapshot.store):

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lance_core.arguments import row_numbers
 from lance_core.change.row_index import RowIndex
 from lance_core.delta import DatasetDelta
 from lance_core.errors import InvalidInputError
@@ -67,7 +68,7 @@ def take_rows(
     Raises:
         InvalidInputError: A row address in a fragment that does not exist.
     """
-    ids = np.asarray(row_ids, np.uint64) if len(row_ids) else np.empty(0, np.uint64)
+    ids = row_numbers(row_ids, "row_ids").astype(np.uint64)
     plan = make_plan(dataset, columns)
     addresses, has_row = _index(dataset).addresses(ids)
     return table_with_types(take_addresses(dataset.snapshot, dataset.files, addresses[has_row], plan))

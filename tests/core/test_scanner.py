@@ -251,3 +251,23 @@ def test_rows_without_columns_are_counted(tmp_path, version):
     assert sum(one.num_rows for one in fragment.to_batches(columns=[], batch_size=10)) == 999
     assert fragment.take([4, 0, 4], columns=[]).num_rows == 3
     assert dataset.scanner(columns=[], fragments=[fragment], limit=5).to_table().num_rows == 5
+
+
+@pytest.mark.parametrize(
+    ("work", "words"),
+    [
+        (lambda table: table.to_table(columns=5), "'columns' must be"),
+        (lambda table: table.to_table(columns=["a", 5]), "'columns' must be"),
+        (lambda table: table.to_table(limit="x"), "'limit' must be a whole number"),
+        (lambda table: table.take("x"), "'indices' must be a list of whole numbers"),
+        (lambda table: table.take([1.5]), "'indices' must be a list of whole numbers, not of float64"),
+        (lambda table: table.take(5), "'indices' must be a list of whole numbers"),
+        (lambda table: table.merge_insert(5), "'on' must be a name"),
+        (lambda table: table.update(5), "'updates' must be a dict"),
+        (lambda table: table.tags.create(5), "must be text"),
+        (lambda table: table.create_scalar_index(5, "BTREE"), "'column' must be a name"),
+    ],
+)
+def test_values_of_other_types_are_refused(dataset, work, words):
+    with pytest.raises(InvalidInputError, match=words):
+        work(dataset)
