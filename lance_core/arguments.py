@@ -62,7 +62,7 @@ def names_of(columns: str | Iterable[str], name: str) -> tuple[str, ...]:
         InvalidInputError: Something else than names.
     """
     names = (columns,) if isinstance(columns, str) else tuple(columns) if isinstance(columns, Iterable) else (None,)  # pyright: ignore[reportUnnecessaryIsInstance]
-    if not all(isinstance(one, str) for one in names):
+    if not all(isinstance(item, str) for item in names):
         raise InvalidInputError(f"'{name}' must be a name or a list of names, not {columns!r}")
     return tuple(map(str, names))
 
