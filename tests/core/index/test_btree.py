@@ -15,6 +15,7 @@ from lance_core.errors import CorruptDataError, InvalidInputError, NotFoundError
 from lance_core.format.btree import PAGE_FILE
 from lance_core.index import bitmap, btree
 from lance_core.index.btree import BTREE
+from lance_core.index.btree_pages import PageCache
 from lance_core.index.column import find_column
 from lance_core.index.files import SegmentFiles
 from lance_core.index.order import sort_keys
@@ -35,9 +36,9 @@ def dataset(tmp_path):
     return dataset
 
 
-def opened(dataset):
+def opened(dataset, name="x"):
     (index,) = dataset.snapshot.manifest.indices
-    column = find_column(dataset.snapshot.manifest.schema, "x")
+    column = find_column(dataset.snapshot.manifest.schema, name)
     return BTREE.open(SegmentFiles.of(dataset.snapshot.store, index), column), column
 
 
@@ -250,3 +251,21 @@ def test_two_bounds_of_a_column_are_one_range(tmp_path, kind):
                 f"{len(dataset.to_table(filter=condition))} of 20,000 rows"
                 in dataset.scanner(filter=condition).explain_plan()
             )
+
+
+def test_many_texts_are_looked_up_a_part_of_the_index_at_a_time(tmp_path, monkeypatch):
+    texts = [f"key-{number:06d}" for number in range(300_000)]
+    dataset = lance_core.write_dataset(pa.table({"text": texts}), tmp_path / "t")
+    dataset.create_scalar_index("text", "BTREE")
+    taken = []
+    take = PageCache.take
+    monkeypatch.setattr(
+        PageCache, "take", lambda self, columns, rows: taken.append(len(rows)) or take(self, columns, rows)
+    )
+    monkeypatch.setattr(btree, "_READ_ROWS", 1000)
+    keys = texts[500::4000]
+    segment, _ = opened(dataset, "text")
+    found, rows = segment.find(pa.array(keys))
+    assert found.tolist() == list(range(len(keys)))
+    assert rows.tolist() == list(range(500, 300_000, 4000))
+    assert max(taken) <= 1000 < sum(taken)
