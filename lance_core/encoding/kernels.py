@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import threading
 from functools import cache
 from operator import add
@@ -184,9 +185,7 @@ def _kernels() -> Any:
     `pyarrow.compute` wraps each of them in a function when it is imported, which takes 50 ms: more than the first scan
     of a small table.
     """
-    from pyarrow import _compute  # noqa: PLC0415 - not all readers need it
-
-    return _compute
+    return importlib.import_module("pyarrow._compute")
 
 
 @cache
