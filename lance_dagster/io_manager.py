@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import dagster as dg
 import pyarrow as pa
-from pydantic import ConfigDict, Field, PrivateAttr
+from pydantic import Field, PrivateAttr
 
 from lance_core import LanceDataset
 from lance_core.errors import InvalidInputError, LanceError
@@ -27,7 +27,7 @@ from lance_dagster.report import report_output
 from lance_dagster.setting_keys import check_input, check_output, check_run_tag_values, check_run_tags
 from lance_dagster.settings import PREFIX, ReadSettings, WriteSettings, find_setting, own_branch
 from lance_dagster.shared_tables import refuse_shared, stored_addresses
-from lance_dagster.tables import Tables
+from lance_dagster.storage import Storage
 from lance_dagster.tags import DEFAULT_TEMPLATE, check_free, tag_name
 from lance_dagster.write import Outcome, Target, store
 
@@ -37,7 +37,7 @@ _LOOKBACK_RETRY = 1000
 _SHOWN_KEYS = 3
 
 
-class LanceIOManager(dg.ConfigurableIOManager):
+class LanceIOManager(Storage, dg.ConfigurableIOManager):
     """Stores every asset as the Lance table ``<root>/<key parts>.lance``.
 
     Writes ``pyspark.sql.DataFrame`` (classic and Connect), ``pa.Table``, ``pa.RecordBatchReader``, ``LanceDataset``,
@@ -78,29 +78,6 @@ class LanceIOManager(dg.ConfigurableIOManager):
         3
     """
 
-    model_config = ConfigDict(extra="forbid")
-
-    root: str = Field(description="Folder or URI that holds the tables.")
-    namespace: dict[str, str] = Field(
-        default_factory=dict,
-        description="Namespace that knows where the tables are: `impl` (dir, rest, ...) and its properties. `root` is "
-        "then the names of a namespace in it, with slashes between them, or empty. Take tokens from `dg.EnvVar`.",
-        repr=False,
-        json_schema_extra=_compat.SECRET,
-    )
-    storage_options: dict[str, str] = Field(
-        default_factory=dict,
-        description="Settings of the object store. Take keys from `dg.EnvVar`: Dagster keeps what is written here.",
-        repr=False,
-        json_schema_extra=_compat.SECRET,
-    )
-    base_store_params: dict[str, dict[str, str]] = Field(
-        default_factory=dict,
-        description="Settings of other places that a table may name (base paths, external blobs), by their address; an "
-        "entry also allows the place. Take keys from `dg.EnvVar`.",
-        repr=False,
-        json_schema_extra=_compat.SECRET,
-    )
     spark: dg.ResourceDependency[Any] = None  # pyright: ignore[reportAssignmentType] - Dagster resolves the field
     mode: Literal["overwrite", "append", "error", "ignore", "merge", "replace_partitions"] = Field(
         default="overwrite",
@@ -139,24 +116,11 @@ class LanceIOManager(dg.ConfigurableIOManager):
 
     # Versions read by each running step, to be told with what it writes.
     _inputs: dict[str, dict[str, int]] = PrivateAttr(default_factory=dict)
-    # Storage options that the namespace gave, by the address of their table.
-    _vended: dict[str, Any] = PrivateAttr(default_factory=dict)
     # Assets that were loaded, by the address of their table.
     _places_of_assets: dict[str, dg.AssetKey] = PrivateAttr(default_factory=dict)
 
     # The assets of the code location, once they were checked.
     _checked_assets: Any = PrivateAttr(default=None)
-
-    @property
-    def tables(self) -> Tables:
-        """Naming and opening."""
-        return Tables(
-            root=self.root,
-            storage_options=self.storage_options,
-            base_store_params=self.base_store_params,
-            namespace=self.namespace,
-            vended=self._vended,
-        )
 
     @property
     def _materialized_branch(self) -> str | None:
@@ -196,7 +160,7 @@ class LanceIOManager(dg.ConfigurableIOManager):
         settings = WriteSettings.of(*sources, default=self._defaults(), is_partitioned=context.has_asset_partitions)
         selection = _output_selection(context, settings)
         identity = self._identity(context, selection)
-        uri = find_setting("uri", *sources) or self.tables.uri(context.asset_key, is_written=True)
+        uri = self.tables.uri(context.asset_key, given=find_setting("uri", *sources), is_written=True)
         registered = self._registered(obj, uri)
         if registered is not None:
             dataset, outcome = registered, Outcome(operation="register", version=registered.version)
@@ -287,7 +251,7 @@ class LanceIOManager(dg.ConfigurableIOManager):
         definition = upstream_metadata(context)
         _warn(context, check_input(context, definition))
         settings = ReadSettings.of(context.definition_metadata or {}, default=ReadSettings(read=self.read))
-        uri = find_setting("uri", definition) or self.tables.uri(context.asset_key)
+        uri = self.tables.uri(context.asset_key, given=find_setting("uri", definition))
         selection = input_selection(context)
         is_empty = selection is not None and not selection.keys
         dataset = open_input(

@@ -36,7 +36,6 @@ def located(
     """Return a resource that knows the metadata ``lance/uri`` of some assets and of those of some graphs."""
 
     def address_of(key: dg.AssetKey) -> str | None:
-        uri = find_setting("uri", (metadata or {}).get(key, {}), _compat.asset_metadata(graphs, key))
-        return None if uri is None else str(uri).rstrip("/")
+        return find_setting("uri", (metadata or {}).get(key, {}), _compat.asset_metadata(graphs, key))
 
     return lance.with_addresses(address_of)

@@ -7,17 +7,16 @@ from datetime import UTC, timedelta
 from typing import TYPE_CHECKING, Any, Unpack
 
 import dagster as dg
-from pydantic import ConfigDict, Field, PrivateAttr
+from pydantic import Field, PrivateAttr
 
 import lance_core
 from lance_core.optimize import CompactionArguments
 from lance_core.signatures import check_options, with_options
 from lance_core.write import WriteArguments
-from lance_dagster import _compat
 from lance_dagster.metadata import storage_metadata, table_numbers
 from lance_dagster.publish import PUBLISHED, publish
 from lance_dagster.settings import own_branch
-from lance_dagster.tables import Tables
+from lance_dagster.storage import Storage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 _NO_TIME = timedelta(0)
 
 
-class LanceResource(dg.ConfigurableResource):
+class LanceResource(Storage, dg.ConfigurableResource):
     """The tables below ``root``, named like the IO manager names them.
 
     Example:
@@ -40,29 +39,6 @@ class LanceResource(dg.ConfigurableResource):
         4
     """
 
-    model_config = ConfigDict(extra="forbid")
-
-    root: str = Field(description="Folder or URI that holds the tables; the same as the IO manager's.")
-    namespace: dict[str, str] = Field(
-        default_factory=dict,
-        description="Namespace that knows where the tables are; the same as the IO manager's. Take tokens from "
-        "`dg.EnvVar`.",
-        repr=False,
-        json_schema_extra=_compat.SECRET,
-    )
-    storage_options: dict[str, str] = Field(
-        default_factory=dict,
-        description="Settings of the object store. Take keys from `dg.EnvVar`: Dagster keeps what is written here.",
-        repr=False,
-        json_schema_extra=_compat.SECRET,
-    )
-    base_store_params: dict[str, dict[str, str]] = Field(
-        default_factory=dict,
-        description="Settings of other places that a table may name (base paths, external blobs), by their address; an "
-        "entry also allows the place. Take keys from `dg.EnvVar`.",
-        repr=False,
-        json_schema_extra=_compat.SECRET,
-    )
     branch: str | None = Field(
         default=None,
         description="Branch that tables are read from where they have it, and written to; that of the IO manager. "
@@ -70,19 +46,6 @@ class LanceResource(dg.ConfigurableResource):
     )
 
     _address_of: Any = PrivateAttr(default=None)
-    # Storage options that the namespace gave, by the address of their table.
-    _vended: dict[str, Any] = PrivateAttr(default_factory=dict)
-
-    @property
-    def tables(self) -> Tables:
-        """Naming and opening."""
-        return Tables(
-            root=self.root,
-            storage_options=self.storage_options,
-            base_store_params=self.base_store_params,
-            namespace=self.namespace,
-            vended=self._vended,
-        )
 
     def uri(self, asset_key: dg.AssetKey | Sequence[str] | str, *, is_written: bool = False) -> str:
         """URI of the table of an asset.
@@ -92,14 +55,14 @@ class LanceResource(dg.ConfigurableResource):
             is_written: Give the table a place if its namespace does not know it yet.
         """
         key = _key(asset_key)
-        address: str | None = None if self._address_of is None else self._address_of(key)
-        return address or self.tables.uri(key, is_written=is_written)
+        given: str | None = None if self._address_of is None else self._address_of(key)
+        return self.tables.uri(key, given=given, is_written=is_written)
 
     def with_addresses(self, address_of: Callable[[dg.AssetKey], str | None]) -> LanceResource:
         """Return a copy that finds some tables elsewhere.
 
         Args:
-            address_of: Returns the URI of the table of an asset, or None if it is where its key says.
+            address_of: Returns the metadata ``lance/uri`` of an asset, or None if its table is where its key says.
         """
         lance = copy(self)
         lance._address_of = address_of  # noqa: SLF001 - of a copy of this

@@ -38,7 +38,7 @@ class TableAddress:
         """Return the table address of an asset, by the metadata of its definition and the fields of its IO manager."""
         return cls(
             asset=key.to_user_string(),
-            uri=str(find_setting("uri", metadata) or tables.address(key)).rstrip("/"),
+            uri=tables.address(key, given=find_setting("uri", metadata)),
             branch=own_branch(metadata, branch) or MAIN,
             is_shared=str(find_setting("shared", metadata)).lower() == "true",
         )

@@ -165,23 +165,39 @@ class Tables:
         """Settings of the stores of a table, as the functions of lance_core take them."""
         return store_options(self.storage_options_of(uri), self.base_store_params)
 
-    def address(self, asset_key: dg.AssetKey) -> str:
-        """Text that tells an asset's table from others; no namespace is asked."""
+    def address(self, asset_key: dg.AssetKey, *, given: object = None) -> str:
+        """Text that tells an asset's table from others; no namespace is asked.
+
+        Args:
+            asset_key: The asset.
+            given: Its metadata ``lance/uri``: a URI, or ``namespace://`` and the names of a table, with slashes between
+                them; None if the table is where the key says.
+        """
+        if given:
+            return str(given).rstrip("/")
         if self.namespace:
             return f"{_NAMESPACE}{'/'.join(self._table_id(asset_key))}"
         return f"{absolute_root(self.root)}/{table_path(asset_key.path)}"
 
-    def uri(self, asset_key: dg.AssetKey, *, is_written: bool = False) -> str:
+    def uri(self, asset_key: dg.AssetKey, *, given: object = None, is_written: bool = False) -> str:
         """URI of an asset's table (see the module's text).
 
         Args:
             asset_key: The asset.
+            given: As for ``address``.
             is_written: Give the table a place if its namespace does not know it yet.
+
+        Raises:
+            InvalidInputError: The table is to be in a namespace, and there is none.
         """
+        address = self.address(asset_key, given=given)
+        if not address.startswith(_NAMESPACE):
+            return address
         if not self.namespace:
-            return self.address(asset_key)
+            msg = f"'lance/uri' is {address!r}, which needs `namespace` of the IO manager and of the resource."
+            raise InvalidInputError(msg)
         namespace = connect_namespace(dict(self.namespace))
-        table_id = self._table_id(asset_key)
+        table_id = address.removeprefix(_NAMESPACE).split("/")
         try:
             if is_written:
                 _create_namespaces(namespace, table_id[:-1])
@@ -189,7 +205,7 @@ class Tables:
             else:
                 uri, options = find_table(None, namespace, table_id, self.storage_options)
         except DatasetNotFoundError:
-            return self.address(asset_key)
+            return address
         self.vended[uri] = options
         return uri
 

@@ -10,7 +10,7 @@ import sys
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyroaring import BitMap
 
@@ -272,16 +272,13 @@ def _salvaging(store: Store, manifest: Manifest, fragment: Fragment, lost: list[
     rows_lost = len(live & lost_offsets)
     if rows_lost:
         losses.append(f"{rows_lost:,} of {len(live):,} rows of fragment {fragment.id} are lost: {_ranges(salvages)}")
-    return RepairStep(
-        kind="fragment",
-        target=f"fragment {fragment.id}",
-        problem="",
+    return _fragment_step(
+        fragment,
         action="rows that can be read are written to a new file",
         outcome="salvaged",
         loss="; ".join(losses),
         rows_lost=rows_lost,
         values_lost=values_lost,
-        fragment_id=fragment.id,
         salvages=tuple(salvages),
     )
 
@@ -302,15 +299,12 @@ def _without_files(manifest: Manifest, fragment: Fragment, lost: list[DataFile])
     deleted = 0 if fragment.deletion_file is None else fragment.deletion_file.num_deleted_rows
     live = fragment.physical_rows - deleted
     columns = None if fragment.files[0] in lost else _nullable_columns(manifest, lost)
-    step = RepairStep(
-        kind="fragment",
-        target=f"fragment {fragment.id}",
-        problem="",
+    step = _fragment_step(
+        fragment,
         action="it is removed",
         outcome="removed",
         loss=f"{live:,} rows are lost: all of fragment {fragment.id}",
         rows_lost=live,
-        fragment_id=fragment.id,
     )
     if columns is None:
         return step
@@ -355,28 +349,31 @@ def _without_deletions(diagnosis: _Diagnosis, store: Store, fragment: Fragment) 
     older, version = _older_deletions(diagnosis, store, fragment)
     returned = file.num_deleted_rows - (0 if older.deletion_file is None else older.deletion_file.num_deleted_rows)
     source = "none of its rows counts as deleted" if version is None else f"deletions of version {version} are taken"
-    return RepairStep(
-        kind="fragment",
-        target=f"fragment {fragment.id}",
-        problem="",
+    return _fragment_step(
+        fragment,
         action=source,
         outcome="undeleted",
         loss=f"{returned:,} deleted rows come back",
         rows_returned=returned,
         updated=replace(fragment, deletion_file=older.deletion_file),
-        fragment_id=fragment.id,
         path=deletion_file_path(fragment.id, file),
     )
 
 
 def _empty_fragment(fragment: Fragment) -> RepairStep:
+    return _fragment_step(fragment, action="it is removed, for it has no row", outcome="removed")
+
+
+def _fragment_step(fragment: Fragment, *, action: str, outcome: str, **more: Any) -> RepairStep:
+    """Return a step about a fragment; the problem is told by what found it."""
     return RepairStep(
         kind="fragment",
         target=f"fragment {fragment.id}",
         problem="",
-        action="it is removed, for it has no row",
-        outcome="removed",
         fragment_id=fragment.id,
+        action=action,
+        outcome=outcome,
+        **more,
     )
 
 

@@ -45,6 +45,7 @@ class DiscoveryScaffolder(dg.Scaffolder[DiscoveryScaffoldParams]):
         attributes = {
             "root": params.root,
             "group_name": "discovered",
+            "exclude": [],
             "defs_state": {"management_type": "LOCAL_FILESYSTEM"},
         }
         dg.scaffold_component(request, attributes)
@@ -111,7 +112,7 @@ class LanceDiscoveryComponent(StorageModel, dg.StateBackedComponent):
         metadata: dict[str, Any] = {**storage_metadata(key, entry["uri"]), **entry["numbers"]}
         metadata["dagster/io_manager_key"] = self.io_manager_key
         if self.key_prefix:
-            metadata["lance/uri"] = entry["uri"]
+            metadata["lance/uri"] = entry["address"]
         if "columns" in entry:
             metadata["dagster/column_schema"] = dg.TableSchema([_column(column) for column in entry["columns"]])
         return dg.AssetSpec(
@@ -130,7 +131,7 @@ def _without_variables(settings: Mapping[str, Any]) -> dict[str, str]:
 
 def describe(tables: Tables, key: dg.AssetKey) -> dict[str, Any]:
     """Return the columns, numbers and needs of a table, as JSON takes them."""
-    entry: dict[str, Any] = {"key": key.path, "uri": "", "numbers": {}, "problem": ""}
+    entry: dict[str, Any] = {"key": key.path, "address": tables.address(key), "uri": "", "numbers": {}, "problem": ""}
     try:
         entry["uri"] = tables.uri(key)
         dataset = tables.open(entry["uri"])

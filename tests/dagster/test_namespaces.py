@@ -8,8 +8,10 @@ import pyarrow as pa
 import pytest
 
 import lance_dagster
+from lance_core import LanceDataset
 from lance_core.errors import DatasetNotFoundError, InvalidInputError
 from lance_core.namespace import DirectoryNamespace
+from lance_core.namespace.vending import _IMPLEMENTATIONS
 
 ROWS = pa.table({"n": [1, 2, 3]})
 
@@ -113,6 +115,46 @@ def test_components_name_tables_by_a_namespace(resource, tmp_path, monkeypatch):
     resources = lance_dagster.LanceResourcesComponent(**storage).build_defs(None).resources
     assert dg.materialize([specs["top"], count], resources=resources, selection=[count]).success
     assert resource.dataset("count").to_table()["rows"].to_pylist() == [3]
+
+
+class VendingNamespace(DirectoryNamespace):
+    """Gives storage options with each table."""
+
+    def describe_table(self, request):
+        answer = super().describe_table(request)
+        answer.storage_options = {"aws_session_token": "vended"}
+        return answer
+
+
+def test_tables_under_other_keys_get_what_the_namespace_vends(resource, tmp_path, monkeypatch):
+    resource.write("sales/orders", ROWS)
+    monkeypatch.setitem(_IMPLEMENTATIONS, "dir", VendingNamespace)
+    storage = {"root": "lake", "namespace": resource.namespace}
+    state = tmp_path / "state.json"
+    discovery = lance_dagster.LanceDiscoveryComponent(**storage, key_prefix=["shop"])
+    discovery.write_state_to_path(state)
+    (spec,) = discovery.build_defs_from_state(None, state).resolve_all_asset_specs()
+    assert (spec.key.path, spec.metadata["lance/uri"]) == (["shop", "sales", "orders"], "namespace://lake/sales/orders")
+    loaded = []
+
+    @dg.asset(ins={"orders": dg.AssetIn(spec.key)})
+    def count(orders: LanceDataset) -> None:
+        loaded.append((orders.count_rows(), orders.storage_options))
+
+    @dg.asset(metadata={"lance/uri": "namespace://lake/elsewhere"})
+    def copied() -> pa.Table:
+        return ROWS
+
+    resources = lance_dagster.LanceResourcesComponent(**storage).build_defs(None).resources
+    assert dg.materialize([spec, count, copied], resources=resources, selection=[count, copied]).success
+    assert loaded == [(3, {"aws_session_token": "vended"})]
+    assert resource.dataset("elsewhere").count_rows() == 3
+
+
+def test_an_address_in_a_namespace_needs_one(tmp_path):
+    manager = lance_dagster.LanceIOManager(root=str(tmp_path))
+    with pytest.raises(InvalidInputError, match="which needs `namespace` of the IO manager"):
+        manager.tables.uri(dg.AssetKey("orders"), given="namespace://sales/orders")
 
 
 def test_components_need_a_root_or_a_namespace():
