@@ -354,8 +354,12 @@ def schedule_is_on(instance: dg.DagsterInstance, schedule: dg.ScheduleDefinition
     return schedule.default_status is dg.DefaultScheduleStatus.RUNNING if status is None else status
 
 
-def step_graph(context: dg.AssetExecutionContext) -> tuple[str, dict[str, set[str]]] | None:
-    """Return the running step and, for each step of its run, the steps it waits for.
+PRIORITY = "dagster/priority"
+"""Tag of a step; executors begin with the highest."""
+
+
+def step_graph(context: dg.AssetExecutionContext) -> tuple[set[str], dict[str, set[str]]] | None:
+    """Return the running step with all others of its priority and, for each step of its run, the steps it waits for.
 
     None for executors that run steps in the process of the run, which log no workers, and if this Dagster keeps its
     plans elsewhere.
@@ -368,7 +372,8 @@ def step_graph(context: dg.AssetExecutionContext) -> tuple[str, dict[str, set[st
         plan: Any = context.instance.get_execution_plan_snapshot(run.execution_plan_snapshot_id)
         step_key: str = context.op_execution_context.get_step_execution_context().step.key
         chosen: set[str] = set(plan.step_keys_to_execute)
-        return step_key, {
+        priorities: dict[str, str | None] = {step.key: step.tags.get(PRIORITY) for step in plan.steps}
+        return {key for key in chosen if priorities[key] == priorities[step_key]}, {
             step.key: {handle.step_key for given in step.inputs for handle in given.upstream_output_handles} & chosen
             for step in plan.steps
             if step.key in chosen

@@ -13,7 +13,7 @@ from lance_dagster.history import data_version
 from lance_dagster.metadata import preview, readable, storage_metadata, write_metadata
 from lance_dagster.predicate import count_by_key, partition_terms, typed
 from lance_dagster.tags import tag_version
-from lance_dagster.units import bytes_text, seconds_text
+from lance_dagster.units import bytes_text, count_text, seconds_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -63,14 +63,15 @@ def report_output(
     declared = declared_schema(context.definition_metadata or {})
     metadata |= write_metadata(dataset, outcome, tag=made_tag, inputs=identity.inputs, declared=declared)
     if outcome.is_commit:
+        retries = metadata.get("lance/commit_retries")
         context.log.info(
-            "Committed version %d of %s: %s rows and %s written in %s, %s commit retries.",
+            "Committed version %d of %s: %s and %s written in %s%s.",
             outcome.version,
             dataset.uri,
-            f"{metadata['lance/rows_written']:,}",
+            count_text(metadata["lance/rows_written"], "row"),
             bytes_text(metadata["lance/bytes_written"]),
             seconds_text(outcome.seconds),
-            metadata.get("lance/commit_retries", "unknown"),
+            f", {retries} other commits came first" if retries else "",
         )
     metadata |= more
     if preview_rows > 0:

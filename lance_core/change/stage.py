@@ -192,8 +192,8 @@ def stage_fragments(
             raise
         span.attributes["files"] = len(staging.fragments)
     if _LOGGER.isEnabledFor(logging.INFO):
-        text = "%d files with %d rows for %s, %.3f s"
-        _LOGGER.info(text, len(staging.fragments), span.rows, store.uri, span.seconds)
+        text = "written for %s: rows %s, files %s, %.3f s"
+        _LOGGER.info(text, store.uri, f"{span.rows:,}", f"{len(staging.fragments):,}", span.seconds)
     return tuple(staging.fragments)
 
 

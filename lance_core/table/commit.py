@@ -154,7 +154,8 @@ def commit(
         span.attributes["version"] = snapshot.version
         span.attributes["attempts"] = committer.attempts
     if _LOGGER.isEnabledFor(logging.INFO):
-        _LOGGER.info("version %d of %s: %s, %.3f s", snapshot.version, store.uri, span.attributes, span.seconds)
+        text = "version %d of %s: %s, attempt %d, %.3f s"
+        _LOGGER.info(text, snapshot.version, store.uri, span.attributes["operation"], committer.attempts, span.seconds)
     return snapshot
 
 

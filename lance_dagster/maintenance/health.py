@@ -14,7 +14,7 @@ from lance_dagster import _compat
 from lance_dagster.index_numbers import index_numbers
 from lance_dagster.located import lance_of
 from lance_dagster.maintenance.indices import INDICES, what_indices_need
-from lance_dagster.maintenance.last import wait_for_other_steps
+from lance_dagster.maintenance.last import LAST, wait_for_other_steps
 from lance_dagster.maintenance.live import current_data, versions_in_use
 from lance_dagster.maintenance.partition_advice import manifest_advice, measured_advice
 from lance_dagster.maintenance.policies import (
@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 
 _THREADS = 8
 _MAX_TEXT = 300
-_HEADER = ("table", "rows", "fragments", "to merge", "deleted", "bytes", "not indexed", "versions", "tags", "needs")
+# What a table needs comes first: pages are narrower than all numbers together.
+_HEADER = ("table", "needs", "rows", "fragments", "to merge", "deleted", "bytes", "not indexed", "versions", "tags")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,12 +157,12 @@ def look_at(
 
 def health_markdown(tables: Sequence[TableHealth]) -> str:
     """All tables as a Markdown table, those that need something first."""
-    lines = [f"| {' | '.join(_HEADER)} |", f"|---|{'---:|' * (len(_HEADER) - 2)}---|"]
+    lines = [f"| {' | '.join(_HEADER)} |", f"|---|---|{'---:|' * (len(_HEADER) - 2)}"]
     for health in sorted(tables, key=lambda table: (table.problem is None, not table.needs, table.table)):
         needs = health.problem or "; ".join(f"**{name}**: {why}" for name, why in health.needs.items()) or "nothing"
         # Texts of advice would make the table wider than the page.
         needs += f"; *advice*: {len(health.advice)}, see `lance/advice`" if health.advice else ""
-        cells = [f"`{health.table}`", *_cells(health.numbers), needs]
+        cells = [f"`{health.table}`", needs, *_cells(health.numbers)]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
@@ -255,7 +256,7 @@ def build_table_health(
             dg.AssetCheckSpec(name, asset=asset_key, description=text) for name, text in HEALTH_CHECKS.items()
         ],
         dagster_type=_compat.NOTHING,
-        op_tags={"dagster/priority": "-100"},
+        op_tags=LAST,
     )(table_health)
 
 
@@ -321,9 +322,10 @@ def look_at_all(
 def health_metadata(results: Sequence[TableHealth]) -> dict[str, Any]:
     """Return metadata that tell of all tables, the most important first."""
     sick = [table for table in results if table.needs or table.problem]
+    verb = "needs" if len(sick) == 1 else "need"
     num_held = sum(table.numbers.get("lance/versions_held", 0) for table in results)
     return {
-        "lance/summary": f"{len(sick):,} of {count_text(len(results), 'table')} need maintenance, "
+        "lance/summary": f"{len(sick):,} of {count_text(len(results), 'table')} {verb} maintenance, "
         f"tags and pins hold {count_text(num_held, 'old version')}",
         "lance/health": dg.MetadataValue.md(health_markdown(results)),
         "lance/needs": dg.MetadataValue.json({table.table: dict(table.needs) for table in results if table.needs}),

@@ -1,12 +1,15 @@
 """Advice about partitions in the health of tables, with numbers; health waits for the other steps of its run."""
 
+from types import SimpleNamespace
+
 import dagster as dg
 import pyarrow as pa
 import pytest
+from dagster._core.events import EngineEventData
 
 import lance_core
-from lance_dagster import build_table_health
-from lance_dagster._compat import finished_steps
+from lance_dagster import LanceResource, build_table_health
+from lance_dagster._compat import finished_steps, step_graph
 from lance_dagster.maintenance.last import pending_steps
 from lance_dagster.maintenance.partition_advice import PartitionSizes, fragments_touched, size_advice
 from lance_dagster.partitions import TablePartitions
@@ -38,7 +41,7 @@ def advice(run):
 def test_a_table_of_few_fragments_gets_no_advice_without_a_look_at_its_rows(run, advice):
     run(events, partition_range=(KEYS[0], KEYS[9]))
     assert advice() == ([], advice()[1])
-    assert advice()[1].endswith("| nothing |")
+    assert advice()[1].startswith("| `events` | nothing |")
 
 
 def test_fragments_without_a_zone_map_are_told(run, advice, tables):
@@ -48,7 +51,7 @@ def test_fragments_without_a_zone_map_are_told(run, advice, tables):
     assert text.startswith(
         "`day` has no zone map: a read or a replacement of one partition looks at the column of all 8"
     )
-    assert line.endswith("| nothing; *advice*: 1, see `lance/advice` |")
+    assert line.startswith("| `events` | nothing; *advice*: 1, see `lance/advice` |")
     tables.dataset("events").create_scalar_index("day", "ZONEMAP")
     assert advice()[0] == []
 
@@ -113,10 +116,28 @@ def test_outputs_that_touch_many_fragments_are_told(run, advice, tables, root):
 
 def test_a_step_waits_for_what_still_runs_and_not_for_what_never_will():
     upstream = {"compact": set(), "cleanup": {"compact"}, "other": set(), "health": set(), "after": {"health"}}
-    assert pending_steps("health", upstream, {}) == {"compact", "cleanup", "other"}
-    assert pending_steps("health", upstream, {"compact": True}) == {"cleanup", "other"}
-    assert pending_steps("health", upstream, {"compact": False}) == {"other"}
-    assert pending_steps("health", upstream, {"compact": False, "other": True}) == set()
+    assert pending_steps(["health"], upstream, {}) == {"compact", "cleanup", "other"}
+    assert pending_steps(["health"], upstream, {"compact": True}) == {"cleanup", "other"}
+    assert pending_steps(["health"], upstream, {"compact": False}) == {"other"}
+    assert pending_steps(["health"], upstream, {"compact": False, "other": True}) == set()
+
+
+def test_steps_that_come_last_do_not_wait_for_each_other(instance, root):
+    """Two health assets in one run, each in a process of its own."""
+    first, second = (build_table_health("a", key=key) for key in ("first", "second"))
+
+    @dg.asset
+    def work(): ...
+
+    resources = {"lance": LanceResource(root=root)}
+    job = dg.Definitions([first, second, work], jobs=[dg.define_asset_job("all")], resources=resources)
+    run = instance.create_run_for_job(job.resolve_job_def("all"))
+    started = dg.DagsterEvent("STEP_WORKER_STARTED", "all", step_key="first", event_specific_data=EngineEventData())
+    instance.report_dagster_event(started, run.run_id)
+    step = SimpleNamespace(step=SimpleNamespace(key="first"))
+    op_context = SimpleNamespace(get_step_execution_context=lambda: step)
+    last, upstream = step_graph(SimpleNamespace(instance=instance, run=run, op_execution_context=op_context))
+    assert (last, pending_steps(last, upstream, {})) == ({"first", "second"}, {"work"})
 
 
 def test_steps_that_ended_are_read_once(instance):
