@@ -158,6 +158,29 @@ def _vector_jobs(fields: Sequence[Sequence[ColumnRead]], rows: Rows, selected: I
     return jobs + [job for read in [*others, *alone] for job in group_jobs(read, options)]
 
 
+def plan_ranges(fields: Sequence[LeavesField], ranges: Sequence[range]) -> Steps[list[list[list[pa.Array]]]]:
+    """Read ranges of rows of fields at one go.
+
+    Args:
+        fields: The fields.
+        ranges: Each of at least one row, in any order.
+
+    Returns:
+        For each range and each field arrays that hold the rows one after the other.
+    """
+    reads = [
+        [[ColumnRead(column, pages, rows) for column, pages in field.leaves] for field in fields] for rows in ranges
+    ]
+    columns = [read for wanted in reads for leaves in wanted for read in leaves]
+    yield from _load_indexes(columns)
+    jobs, others = batch_jobs(columns, PLAIN)
+    yield from _decode(jobs + [job for read in others for job in group_jobs(read, PLAIN)])
+    return [
+        [field.join([read.arrays for read in leaves]) for field, leaves in zip(fields, wanted, strict=True)]
+        for wanted in reads
+    ]
+
+
 def plan_files(files: Sequence[FileRows]) -> Steps[list[list[pa.Array]]]:
     """Read some rows of the same fields of files whose bytes cost more than requests.
 

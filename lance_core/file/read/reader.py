@@ -19,8 +19,8 @@ from lance_core.errors import CorruptDataError, InvalidInputError, LanceError
 from lance_core.file.container import Container
 from lance_core.file.read import strategy
 from lance_core.file.read.cache import FILE_CACHES, FileCache
-from lance_core.file.read.field_reader import Opened
-from lance_core.file.read.plan import LeavesField
+from lance_core.file.read.field_reader import Opened, joined
+from lance_core.file.read.plan import LeavesField, plan_ranges
 from lance_core.file.read.several_files import Wanted
 from lance_core.file.read.v2_1 import ContentV21
 from lance_core.file.source import FileBytes
@@ -29,7 +29,7 @@ from lance_core.format.footer import decode_version
 from lance_core.store.io_coroutines import finished
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Generator, Hashable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Generator, Hashable, Iterator, Mapping, Sequence
 
     from lance_core.encoding.coded import Coded
     from lance_core.encoding.plans import Rows
@@ -316,6 +316,36 @@ class DataFileReader:
             if inverse is not None:
                 arrays = [array.take(numbers_array(inverse)) for array in arrays]
             return batch_of(arrays, schema, len(offsets))
+
+    def take_ranges(
+        self, projection: Schema, columns: Mapping[int, int], ranges: Sequence[range]
+    ) -> list[pa.RecordBatch]:
+        """Read ranges of rows at one go: all are asked for together, and decoded together.
+
+        Args:
+            projection: Fields to read.
+            columns: As in `scan`.
+            ranges: Each of at least one row, in any order.
+
+        Returns:
+            A batch for each range; batches may share their memory.
+
+        Raises:
+            InvalidInputError: Rows that are not there, an unknown column.
+            CorruptDataError: The file is damaged.
+            UnsupportedError: A type or encoding that cannot be read.
+        """
+        with self._blaming_file():
+            opened = self._opened(projection, columns)
+            _check_end(max([rows.stop for rows in ranges], default=0), opened.num_rows)
+            fields = [field for field in opened.fields if isinstance(field, LeavesField)]
+            if len(fields) < len(opened.fields):  # older files
+                return [self.take(projection, columns, np.arange(rows.start, rows.stop)) for rows in ranges]
+            parts = self._file.run(plan_ranges(fields, ranges))
+            return [
+                batch_of([joined(arrays) for arrays in part], opened.schema, len(rows))
+                for part, rows in zip(parts, ranges, strict=True)
+            ]
 
     def rows_of(self, projection: Schema, columns: Mapping[int, int], rows: Rows) -> Wanted:
         """Rows that are to be read together with those of other files.
