@@ -124,6 +124,20 @@ def read_columns(reader: DataFileReader, names: Sequence[str], start: int, end: 
     return [_whole(column) for column in table.columns]
 
 
+def read_ranges(reader: DataFileReader, names: Sequence[str], ranges: Sequence[range]) -> list[list[pa.Array]]:
+    """Read columns of ranges of rows at one go, of each range each as one array; arrays may share their memory.
+
+    Raises:
+        CorruptDataError: The file is damaged.
+    """
+    projection = reader.schema.select(list(names))
+    some = [rows for rows in ranges if len(rows)]
+    batches = iter(reader.take_ranges(projection, reader.column_numbers, some))
+    empty = pa.RecordBatch.from_pylist([], schema=projection.to_arrow())
+    each = [next(batches) if len(rows) else empty for rows in ranges]
+    return [[batch.column(name) for name in names] for batch in each]
+
+
 def metadata_number(reader: DataFileReader, key: str) -> int | None:
     """Return a positive number from a file's schema metadata; None if there is none."""
     text = reader.schema.metadata.get(key, b"")

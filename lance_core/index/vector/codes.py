@@ -143,6 +143,7 @@ class ProductCodes:
     def __init__(self, codebook: Vectors, metric: str, *, is_transposed: bool = True) -> None:
         self.codebook = codebook
         self._book = computable(codebook).astype(np.float64)
+        self._squares = np.einsum("mjd,mjd->mj", self._book, self._book)
         self._metric = metric
         self._is_transposed = is_transposed
         self.num_parts, entries, self._part_size = codebook.shape
@@ -166,7 +167,7 @@ class ProductCodes:
             codes[0::2], codes[1::2] = stored & 15, stored >> 4
         if self._metric == DOT:
             return OpenedPartition(codes=codes)
-        return OpenedPartition(codes=codes, terms=entry_terms(codes, self._book, centroid))
+        return OpenedPartition(codes=codes, terms=entry_terms(self._book, self._squares, centroid))
 
     def compared(self, queries: Vectors) -> Comparison:
         """Return a comparison of entries."""

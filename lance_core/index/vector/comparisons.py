@@ -43,7 +43,8 @@ class OpenedPartition:
 
     Attributes:
         codes: Vectors or levels, shape (rows, dimensions); entries of a codebook, shape (parts, rows).
-        terms: Shape (rows,), what comparisons need of each row besides; of no rows if they need nothing.
+        terms: What comparisons need besides: of each row, shape (rows,), or of each entry, shape (parts, entries); of
+            no rows if they need nothing.
         longest: Length of the longest vector; 0 for codes.
     """
 
@@ -192,8 +193,8 @@ def compare_levels(queries: Vectors, levels: Bytes, metric: str, start: float, s
 def compare_entries(queries: Vectors, book: Doubles, metric: str) -> CodeComparison:
     """Return a comparison of entries of a codebook (product quantization).
 
-    The distance of a query q to centroid c and entries e is ``|q - c|^2 + sum(|e|^2 + 2 c.e) - 2 sum(q.e)``, each sum
-    over the parts of a vector. The first sum belongs to the row, and the last is looked up in one table of a query.
+    The distance of a query q to centroid c and entries e is ``|q - c|^2 + sum(|e|^2 + 2 c.e - 2 q.e)``, the sum over
+    the parts of a vector. What is summed is looked up in a table: that of the partition less that of the query.
 
     Args:
         queries: Shape (n, dimensions).
@@ -205,21 +206,24 @@ def compare_entries(queries: Vectors, book: Doubles, metric: str) -> CodeCompari
     def keys(members: Int64s, centroid: Vectors, opened: OpenedPartition) -> Keys:
         if metric != DOT and queries.dtype == np.float16:
             return _of_residuals(queries[members] - centroid, book, opened.codes)
-        totals = _looked_up(tables[members], opened.codes)
         if metric == DOT:
-            return 1 - totals
-        totals *= -2
-        totals += opened.terms
+            return 1 - _looked_up(tables[members], opened.codes)
+        totals = _looked_up(opened.terms - 2 * tables[members], opened.codes)
         totals += squared_norms(queries[members].astype(np.float64) - centroid)[:, None]
         return totals
 
     return CodeComparison(keys)
 
 
-def entry_terms(codes: Bytes, book: Doubles, centroid: Vectors) -> Doubles:
-    """Return what belongs to each row in `compare_entries`; ``codes`` has shape (parts, rows)."""
-    table = 2 * _part_products(centroid[None], book)[0] + np.einsum("mjd,mjd->mj", book, book)
-    return _looked_up(table[None], codes)[0]
+def entry_terms(book: Doubles, squares: Doubles, centroid: Vectors) -> Doubles:
+    """Return the table of a partition in `compare_entries`, shape (parts, entries).
+
+    Args:
+        book: Shape (parts, entries, dimensions of a part).
+        squares: Squared lengths of its entries, shape (parts, entries).
+        centroid: Centroid of the partition.
+    """
+    return squares + 2 * _part_products(centroid[None], book)[0]
 
 
 def _of_residuals(residuals: Vectors, book: Doubles, codes: Bytes) -> Doubles:

@@ -5,8 +5,9 @@ Graphs (HNSW) are not walked: they lead to rows of a partition, all of which are
 
 from __future__ import annotations
 
+from collections import deque
 from functools import cached_property
-from itertools import islice, pairwise
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -28,7 +29,7 @@ from lance_core.format.vector_index import (
 )
 from lance_core.frozen import frozen
 from lance_core.index.cache import BoundedCache
-from lance_core.index.files import read_columns
+from lance_core.index.files import read_ranges
 from lance_core.index.protocol import MODEL
 from lance_core.index.vector.candidates import CandidateRows, Candidates
 from lance_core.index.vector.codes import FlatCodes, ProductCodes, ScalarCodes
@@ -54,8 +55,8 @@ _ENOUGH = 5
 """Without a number of partitions, more are searched until so many times as many rows as wanted were compared."""
 
 
-_GAP_BYTES, _RUN_BYTES = 512 << 10, 16 << 20
-"""Partitions are read together if so many bytes at most lie between two of them, and so many bytes in all."""
+_RUN_BYTES = 16 << 20
+"""Bytes of partitions that are read together, which spares most of the steps of a read."""
 _ROW_NUMBER_BYTES = 8
 
 
@@ -177,6 +178,7 @@ class VectorSegment:
         most = total if probes.maximum is None else min(probes.maximum, total)
         # A tiny step below, lest a power that is whole is rounded up.
         first = min(max(int(np.ceil(total**probes.effort - 1e-9)), probes.minimum), most) if total else 0
+        self._prepare(np.unique(order[:, :first]).tolist())
         search = _PartitionSearch(self, model.codes.compared(queries), top, locator)
         search.add(order[:, : min(first, 1)])  # bounds from the nearest partition spare most rows of the others
         search.add(order[:, min(first, 1) : first])
@@ -208,55 +210,48 @@ class VectorSegment:
         """Return the row numbers and codes of partitions; those used last are kept.
 
         Args:
-            numbers: Numbers of partitions, ascending. Those that lie near to each other are read together.
+            numbers: Numbers of partitions, each once; they are returned in this order.
 
         Raises:
             CorruptDataError: The file is damaged.
         """
+        missing = deque(number for number in numbers if self._cache.get(number) is None)
         ready: dict[int, tuple[Int64s, OpenedPartition]] = {}
-        for at, number in enumerate(numbers):
+        for number in numbers:
+            if missing and number == missing[0]:
+                ready = self._read_together(self._next(missing))
             partition = ready.pop(number, None) or self._cache.get(number)
-            if partition is None:
-                ready = self._read_together(self._near(numbers, at))
-                partition = ready.pop(number)
+            if partition is None:  # it was dropped meanwhile
+                partition = self._read_together([number])[number]
             yield number, *partition
 
-    def _near(self, numbers: Sequence[int], first: int) -> list[int]:
-        """Return the partitions to be read together with one of them: others behind it that are not kept."""
-        starts, lengths = self.partitions.starts, self.partitions.lengths
-        row_bytes = self._row_bytes
-        result = [numbers[first]]
-        begin = int(starts[numbers[first]])
-        end = begin + int(lengths[numbers[first]])
-        for number in islice(numbers, first + 1, None):
-            start, stop = int(starts[number]), int(starts[number] + lengths[number])
-            is_far = not 0 <= (start - end) * row_bytes <= _GAP_BYTES
-            if is_far or (stop - begin) * row_bytes > _RUN_BYTES:
-                break
-            if self._cache.get(number) is None:
-                result.append(number)
-                end = stop
+    def _prepare(self, numbers: Sequence[int]) -> None:
+        """Read partitions that will be searched at one go, if they are few."""
+        missing = [number for number in numbers if self._cache.get(number) is None]
+        if len(missing) > 1 and sum(map(self._num_bytes, missing)) <= _RUN_BYTES:
+            self._read_together(missing)
+
+    def _next(self, missing: deque[int]) -> list[int]:
+        """Take out the partitions that are read together next."""
+        result = [missing.popleft()]
+        total = self._num_bytes(result[0])
+        while missing and (total := total + self._num_bytes(missing[0])) <= _RUN_BYTES:
+            result.append(missing.popleft())
         return result
 
-    @property
-    def _row_bytes(self) -> int:
+    def _num_bytes(self, number: int) -> int:
         kind = self.model.codes.field.type
-        return _ROW_NUMBER_BYTES + kind.list_size * kind.value_type.bit_width // 8
+        row_bytes = _ROW_NUMBER_BYTES + kind.list_size * kind.value_type.bit_width // 8
+        return int(self.partitions.lengths[number]) * row_bytes
 
     def _read_together(self, numbers: Sequence[int]) -> dict[int, tuple[Int64s, OpenedPartition]]:
         """Read partitions at one go, and keep them."""
-        starts, lengths = self.partitions.starts, self.partitions.lengths
-        begin = int(starts[numbers[0]])
-        ids, values = self._read_rows(begin, int(starts[numbers[-1]] + lengths[numbers[-1]]))
         result: dict[int, tuple[Int64s, OpenedPartition]] = {}
-        for number in numbers:
-            rows = slice(int(starts[number]) - begin, int(starts[number] + lengths[number]) - begin)
-            mine, codes = ids[rows], values[rows]
-            if len(numbers) > 1:  # a part would keep the whole in memory
-                mine, codes = mine.copy(), pa.concat_arrays([codes])
-            partition = mine, self.model.codes.opened(codes, self.model.centroids[number])
-            self._cache.put(number, partition, mine.nbytes + partition[1].num_bytes)
-            result[number] = partition
+        for number, (ids, values) in zip(numbers, self._read_rows(numbers), strict=True):
+            rows = np.asarray(ids).astype(np.int64)
+            opened = self.model.codes.opened(_alone(values), self.model.centroids[number])
+            self._cache.put(number, (rows, opened), rows.nbytes + opened.num_bytes)
+            result[number] = rows, opened
         return result
 
     def kept_for(self, owner: object, make: Callable[[], _T]) -> _T:
@@ -272,15 +267,18 @@ class VectorSegment:
         Raises:
             CorruptDataError: The file is damaged.
         """
-        start = int(self.partitions.starts[number])
-        return self._read_rows(start, start + int(self.partitions.lengths[number]))
-
-    def _read_rows(self, start: int, end: int) -> tuple[Int64s, Any]:
-        opened = self._opened
-        ids, values = read_columns(opened.reader, [ROW_COLUMN, opened.model.codes.field.name], start, end)
-        if ids.null_count or values.null_count:
-            raise CorruptDataError("a vector index has rows without a number or code", path=self.path)
+        ((ids, values),) = self._read_rows([number])
         return np.asarray(ids).astype(np.int64), values
+
+    def _read_rows(self, numbers: Sequence[int]) -> Iterator[tuple[Any, Any]]:
+        """Read the row numbers and the codes of partitions at one go; they may share their memory."""
+        opened = self._opened
+        starts, ends = self.partitions.starts, self.partitions.starts + self.partitions.lengths
+        ranges = [range(int(starts[number]), int(ends[number])) for number in numbers]
+        for ids, values in read_ranges(opened.reader, [ROW_COLUMN, opened.model.codes.field.name], ranges):
+            if ids.null_count or values.null_count:
+                raise CorruptDataError("a vector index has rows without a number or code", path=self.path)
+            yield ids, values
 
     # -------------------------------------------------------------------------------------------------------- opening
 
@@ -349,6 +347,11 @@ class VectorSegment:
             or (ends > rows.num_rows).any()
         ):
             raise CorruptDataError("the vector index does not fit its column, or contradicts itself", path=self.path)
+
+
+def _alone(array: Any) -> Any:
+    """Return an array that keeps no more than itself in memory."""
+    return pa.concat_arrays([array]) if array.get_total_buffer_size() > 2 * array.nbytes else array
 
 
 class RowLocator:

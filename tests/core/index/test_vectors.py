@@ -89,25 +89,24 @@ def test_recall_is_the_share_that_an_index_finds(table):
 
 
 @pytest.mark.parametrize("index_type", ["IVF_FLAT", "IVF_PQ"])
-def test_partitions_that_lie_near_to_each_other_are_read_together(table, monkeypatch, index_type):
+def test_partitions_of_a_search_are_read_together(table, monkeypatch, index_type):
     options = {"num_sub_vectors": 4, "num_bits": 4} if index_type == "IVF_PQ" else {}
     table.create_index("v", index_type, num_partitions=16, **options)
     nearest = {"column": "v", "q": np.ones(8), "k": 20, "nprobes": 16}
-    read_columns, ranges = segment.read_columns, []
-    monkeypatch.setattr(segment, "read_columns", lambda *asked: ranges.append(asked[2:]) or read_columns(*asked))
+    read_ranges, reads = segment.read_ranges, []
+    monkeypatch.setattr(segment, "read_ranges", lambda *asked: reads.append(asked[2]) or read_ranges(*asked))
 
-    def search(**limits):
-        ranges.clear()
-        for name, value in limits.items():
-            monkeypatch.setattr(segment, name, value)
+    def search(run_bytes):
+        reads.clear()
+        monkeypatch.setattr(segment, "_RUN_BYTES", run_bytes)
         return lance_core.dataset(table.uri).to_table(nearest=nearest)
 
-    expected = search()
-    assert len(ranges) == 2  # the nearest partition, which tells how near rows must be, and all others
-    assert search(_RUN_BYTES=4000) == expected
-    assert 2 < len(ranges) < 16
-    assert search(_GAP_BYTES=-1) == expected
-    assert len(ranges) == 16
+    expected = search(1 << 20)
+    assert [len(ranges) for ranges in reads] == [16]
+    assert search(4000) == expected
+    assert 1 < len(reads) < 16
+    assert search(0) == expected
+    assert len(reads) == 16
 
 
 def test_tasks_join_queries_with_their_nearest_rows(table):
