@@ -1,7 +1,8 @@
 """K-means: centroids of vectors, by products of matrices over a sample in memory.
 
-Most rounds run on an eighth of the sample, and the last ones on all of it: the centroids come out as well as from full
-rounds, in a fraction of the time.
+Each round runs on the whole sample: rounds on a part of it lead to partitions that are less even, and to larger errors
+of the codes, which cost recall. Instead centroids are moved a little beyond the means of their vectors, which takes
+half as many rounds.
 """
 
 from __future__ import annotations
@@ -18,10 +19,9 @@ if TYPE_CHECKING:
     from lance_core.index.vector.distances import Int64s, Vectors
 
 _BLOCK_ITEMS = 1 << 19
-_COARSE_SHARE = 8
-_FEWEST_PER_CENTROID = 32
-_TOLERANCE = 1e-3
-_FINE_ROUNDS = 4
+_TOLERANCE = 2e-4
+_BEYOND = 0.4
+"""How far centroids go beyond the means, as a share of the way there; below 1 the loss falls in each round."""
 
 
 def nearest_centroids(vectors: Vectors, centroids: Vectors) -> tuple[Int64s, npt.NDArray[Any]]:
@@ -65,30 +65,23 @@ def train_centroids(sample: Vectors, count: int, *, max_rounds: int, rng: np.ran
     if len(sample) <= count:
         return sample[np.arange(count) % len(sample)], 0.0
     centroids = sample[rng.choice(len(sample), count, replace=False)]
-    coarse = max(len(sample) // _COARSE_SHARE, _FEWEST_PER_CENTROID * count)
-    if coarse < len(sample):
-        part = sample[rng.choice(len(sample), coarse, replace=False)]
-        centroids, _ = _rounds(part, centroids, max_rounds, rng)
-        max_rounds = min(max_rounds, _FINE_ROUNDS)
-    return _rounds(sample, centroids, max_rounds, rng)
-
-
-def _rounds(sample: Vectors, centroids: Vectors, max_rounds: int, rng: np.random.Generator) -> tuple[Vectors, float]:
     total = float(squared_norms(sample).sum(dtype=np.float64))
-    before = np.inf
-    loss = np.inf
+    means, loss, before = centroids, np.inf, np.inf
     for _ in range(max_rounds):
         numbers, scores = nearest_centroids(sample, centroids)
         loss = max(total - 2 * float(scores.sum(dtype=np.float64)), 0.0)
-        centroids = _means(sample, numbers, centroids, rng)
+        means, is_empty = _means(sample, numbers, centroids, rng)
         if before - loss <= _TOLERANCE * loss:
             break
         before = loss
-    return centroids, loss
+        centroids = means + np.where(is_empty[:, None], 0, _BEYOND * (means - centroids)).astype(means.dtype)
+    return means, loss
 
 
-def _means(sample: Vectors, numbers: Int64s, centroids: Vectors, rng: np.random.Generator) -> Vectors:
-    """Return the mean of the vectors of each centroid; centroids of no vectors split the largest ones."""
+def _means(
+    sample: Vectors, numbers: Int64s, centroids: Vectors, rng: np.random.Generator
+) -> tuple[Vectors, npt.NDArray[np.bool_]]:
+    """Return the mean of the vectors of each centroid, and which have none: these split the largest ones."""
     counts = np.bincount(numbers, minlength=len(centroids))
     order = np.argsort(numbers, kind="stable")
     there = np.flatnonzero(counts)
@@ -100,4 +93,4 @@ def _means(sample: Vectors, numbers: Int64s, centroids: Vectors, rng: np.random.
         largest = np.argsort(-counts, kind="stable")[: len(empty)]
         ends = (np.cumsum(counts))[largest]
         means[empty] = sample[order[ends - 1 - rng.integers(0, counts[largest])]]
-    return means
+    return means, counts == 0
