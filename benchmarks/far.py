@@ -6,9 +6,9 @@
     python benchmarks/far.py --rows 500000 --faults    2 % of the answers are 503, 1 % dropped, 1 % stalled for 10 s
 
 The service is `far_server.py`, in a process of its own on this machine. Each engine works on tables that it wrote, with
-its defaults and files of version 2.2. Rounds of the two engines are interleaved; each opens the dataset anew in a
-process that has used the service before ("open" is in a new process). A round of requests ends before the next begins:
-30 ms times the rounds is the least that a work can take.
+its defaults and files of version 2.2. Rounds of the two engines are interleaved; each opens a copy of the dataset in a
+process that has used the service before, but has read none of its files ("open" is in a new process). A round of
+requests ends before the next begins: 30 ms times the rounds is the least that a work can take.
 
 With faults each work is done once by each engine, with the same faults of the service for both, and its result is
 compared with what it has to be; then 200 appends have to leave 200 rows, each once.
@@ -17,6 +17,7 @@ compared with what it has to be; then 200 appends have to leave 200 rows, each o
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import resource
@@ -49,6 +50,7 @@ NO_FAULTS = dict.fromkeys(FAULTS, 0.0)
 NUM_APPENDS = 200
 NUM_FRAGMENTS, NUM_VERSIONS, NUM_KEYS = 50, 1000, 1_000_000
 CONDITION = "tip > 7.2 and tip < 7.6"
+_NUMBERS = itertools.count()
 _OPEN = "import sys, {0}; {0}.dataset(sys.argv[1], storage_options=dict(one.split('=', 1) for one in sys.argv[2:]))"
 
 
@@ -134,9 +136,9 @@ def _works(rows: int) -> dict[str, tuple[str, Callable[[Any], Any]]]:
 
 
 def _measure(service: Service, name: str, table: str, work: Callable[[Any], Any]) -> dict[str, float]:
-    """Do a work on a fresh copy of a table."""
-    place = f"bucket/{name}/copy/"
-    service.tell(forget=place)
+    """Do a work on a fresh copy of a table, which lies where the process has read no file before."""
+    service.tell(forget=f"bucket/{name}/copy")
+    place = f"bucket/{name}/copy{next(_NUMBERS)}/"
     service.tell(copy=[f"bucket/{name}/{table}/", place])
     service.tell(stats=True)
     cpu, wall = time.process_time(), time.perf_counter()

@@ -117,10 +117,13 @@ class Handler(BaseHTTPRequestHandler):
         if mode == "stall":
             time.sleep(STALL_S)
             mode = ""
+        is_late, mode = mode == "late-answer", mode.removeprefix("late-answer")
         with self.server.lock:
             answer = (204, {}, b"")
             if not mode.startswith("before"):
                 answer = self.carry_out(body, mode)
+        if is_late:
+            time.sleep(STALL_S)
         if mode.endswith("drop"):
             self.close_connection = True
             with contextlib.suppress(OSError):

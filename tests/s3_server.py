@@ -5,7 +5,8 @@ makes it keep the promise. Prints its address, and ends when its standard input 
 DynamoDB ends in its operation.
 
     POST /_test/faults   JSON list of {"method", "contains", "mode", "skip", "times"}; replaces the earlier ones.
-                         Requests of mode "held" are answered when that happens
+                         Requests of mode "held" are answered when that happens; those of mode "stall" have their effect
+                         after 30 s, those of mode "late-answer" at once, and are answered after 30 s
     POST /_test/objects  JSON list of a bucket and the content of objects by key; puts them all
     POST /_test/requests answers with the requests since the last time, as JSON list of [method, path]
 """
@@ -52,7 +53,10 @@ class Service:
             if mode == "held":
                 self.changed.wait_for(lambda: self.num_changes > num_changes)
                 mode = ""
-            return self.answer(environ, start_response, mode)
+            content = self.answer(environ, start_response, mode.removeprefix("late-answer"))
+        if mode == "late-answer":
+            time.sleep(STALL_S)
+        return content
 
     def noted(self, environ, path):
         """Write a request down; what goes wrong with it."""

@@ -19,26 +19,24 @@ from lance_core.format.deletion import bitmap_from_numpy
 from lance_core.format.operations import Delete, Update
 from lance_core.format.paths import deletion_file_path
 from lance_core.frozen import frozen
-from lance_core.scan.fragments import matching_by_fragment
+from lance_core.scan.fragments import each_match
 from lance_core.scan.indexed import with_index_answer
 from lance_core.scan.open_files import OpenFiles
 from lance_core.scan.plan import plan_filter, with_row_starts
+from lance_core.table.locations import put_all
 from lance_core.table.naming import naming
 from lance_core.table.new_ids import RANDOM_IDS
-from lance_core.table.read_ahead import each
-from lance_core.table.rebase import write_deletions
+from lance_core.table.rebase import encode_deletion_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Sequence
 
-    import numpy as np
-    import numpy.typing as npt
     from pyarrow.compute import Expression
 
     from lance_core.change.retries import CommitOptions
     from lance_core.format.fragment import Fragment
     from lance_core.format.operations import Operation
-    from lance_core.scan.fragment_reader import FragmentReader
+    from lance_core.scan.fragments import FragmentMatches
     from lance_core.store.base import Store
     from lance_core.table.new_ids import NewIds
     from lance_core.table.snapshot import Snapshot
@@ -117,9 +115,7 @@ class Marker:
                 else:
                     left.append(fragment)
                     self._deletions[fragment.id] = _Mark(before=fragment, after=fragment, num_rows=0)
-            matches = matching_by_fragment(files, left, plan)
-            works = (partial(self._mark, reader, offsets, snapshot.version) for reader, offsets in matches)
-            for _ in each(self.store, works):
+            for _ in each_match(files, left, plan, partial(self._mark, version=snapshot.version)):
                 pass
         finally:
             _remove_deletion_files(self.store, previous.values())
@@ -135,17 +131,19 @@ class Marker:
         _remove_deletion_files(self.store, self._deletions.values())
         self._deletions = {}
 
-    def _mark(self, reader: FragmentReader, offsets: npt.NDArray[np.int64], version: int) -> None:
-        """Write the deletion file of a fragment, and remember it at once: others may fail meanwhile."""
-        fragment = reader.fragment
-        if len(offsets) == fragment.num_rows:
-            self._deletions[fragment.id] = _Mark(before=fragment, after=None, num_rows=len(offsets))
-            return
-        rows = bitmap_from_numpy(reader.deleted) | bitmap_from_numpy(offsets)
-        new_id = partial(self.ids.deletion_file, fragment.id)
-        file, _ = write_deletions(self.store, fragment.id, rows, read_version=version, new_id=new_id)
-        after = replace(fragment, deletion_file=file)
-        self._deletions[fragment.id] = _Mark(before=fragment, after=after, num_rows=len(offsets))
+    def _mark(self, matches: Iterable[FragmentMatches], *, version: int) -> None:
+        """Write the deletion files of fragments. They are remembered before: some may be there if others fail."""
+        contents: list[tuple[str, bytes]] = []
+        for reader, offsets in matches:
+            fragment, after = reader.fragment, None
+            if len(offsets) < fragment.num_rows:
+                rows = bitmap_from_numpy(reader.deleted) | bitmap_from_numpy(offsets)
+                new_id = partial(self.ids.deletion_file, fragment.id)
+                file, path, data = encode_deletion_file(fragment.id, rows, read_version=version, new_id=new_id)
+                contents.append((path, data))
+                after = replace(fragment, deletion_file=file)
+            self._deletions[fragment.id] = _Mark(before=fragment, after=after, num_rows=len(offsets))
+        put_all(self.store, contents)
 
 
 @dataclass(slots=True, kw_only=True)

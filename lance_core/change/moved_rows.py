@@ -14,9 +14,9 @@ from lance_core.format.paths import deletion_file_path
 from lance_core.format.row_ids import encode_row_ids, encode_row_versions
 from lance_core.frozen import frozen
 from lance_core.scan.lineage import has_spilled_lineage
+from lance_core.table.locations import put_all
 from lance_core.table.new_ids import RANDOM_IDS
-from lance_core.table.read_ahead import each
-from lance_core.table.rebase import write_deletions
+from lance_core.table.rebase import encode_deletion_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -133,23 +133,22 @@ def write_departure(
         version: Version that the rows were found in.
         ids: Names of new files.
     """
-    written: list[Fragment] = []
+    removed: list[int] = []
+    changed: list[Fragment] = []
 
-    def write(fragment: Fragment, rows: BitMap) -> tuple[int, Fragment | None]:
-        if len(rows) == fragment.physical_rows:
-            return fragment.id, None
-        new_id = partial(ids.deletion_file, fragment.id)
-        file, _ = write_deletions(store, fragment.id, rows, read_version=version, new_id=new_id)
-        changed = replace(fragment, deletion_file=file)
-        written.append(changed)  # at once: others may fail meanwhile
-        return fragment.id, changed
+    def contents() -> Iterator[tuple[str, bytes]]:
+        for fragment, rows in deleted:
+            if len(rows) == fragment.physical_rows:
+                removed.append(fragment.id)
+                continue
+            new_id = partial(ids.deletion_file, fragment.id)
+            file, path, data = encode_deletion_file(fragment.id, rows, read_version=version, new_id=new_id)
+            changed.append(replace(fragment, deletion_file=file))
+            yield path, data
 
     try:
-        changes = list(each(store, (partial(write, fragment, rows) for fragment, rows in deleted)))
+        put_all(store, contents())
     except BaseException:
-        Departure(updated_fragments=tuple(written)).remove_files(store)
+        Departure(updated_fragments=tuple(changed)).remove_files(store)
         raise
-    return Departure(
-        updated_fragments=tuple(changed for _, changed in changes if changed is not None),
-        removed_fragment_ids=tuple(number for number, changed in changes if changed is None),
-    )
+    return Departure(updated_fragments=tuple(changed), removed_fragment_ids=tuple(removed))

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 _LOGGER = logging.getLogger("lance_core.commit")
 
+_NEW_FILE_S = 3600.0
+"""Files that are not older need no look: a clean-up takes none that is younger than a day, whatever it is told."""
+
 
 class Work(Protocol):
     """A change that is worked out on one version."""
@@ -126,6 +129,7 @@ def commit_work(
     timeout_s = commit_timeout_s() if options.retry_timeout_s is None else options.retry_timeout_s
     deadline_s = runtime.monotonic_s() + timeout_s
     attempt, uri = 0, snapshot.store.uri
+    began_s = runtime.monotonic_s()
     while True:
         transaction = _prepared(snapshot, work, options)
         try:
@@ -135,6 +139,7 @@ def commit_work(
                 read=snapshot,
                 sees_new_rows=work.sees_new_rows,
                 has_new_uuid=True,
+                has_new_files=_wrote_files(transaction.operation, runtime.monotonic_s() - began_s),
                 runtime=runtime,
             )
         except CommitOutcomeUnknownError:
@@ -153,6 +158,14 @@ def commit_work(
         attempt += 1
         _LOGGER.info("working out the change of %s again on the newest version, repetition %d", uri, attempt)
         snapshot = _newest(snapshot, work)
+
+
+def _wrote_files(operation: Operation, seconds: float) -> bool:
+    """Return whether all new files of an operation were written in the last seconds: a clean-up spares these.
+
+    Deletes bring deletion files only. Files of other changes may have been staged long ago.
+    """
+    return isinstance(operation, Delete) and seconds < _NEW_FILE_S
 
 
 def _remove_merged_deletions(read: Snapshot, operation: Operation, done: Snapshot) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -43,6 +43,9 @@ if TYPE_CHECKING:
     from lance_core.scan.fragment_run import RowSource
     from lance_core.scan.open_files import OpenFiles
     from lance_core.store.io_coroutines import IoCoroutine
+
+FragmentMatches: TypeAlias = "tuple[FragmentReader, Offsets]"
+"""A fragment, and the offsets of matching rows."""
 
 _T = TypeVar("_T")
 _Source = TypeVar("_Source", bound="RowSource")
@@ -211,16 +214,27 @@ def matching_offsets(reader: RowSource, plan: ScanPlan) -> npt.NDArray[np.int64]
     return np.concatenate(offsets) if offsets else np.empty(0, np.int64)
 
 
-def matching_by_fragment(
-    files: OpenFiles, fragments: Iterable[Fragment], plan: ScanPlan
-) -> Iterator[tuple[FragmentReader, npt.NDArray[np.int64]]]:
+def matching_by_fragment(files: OpenFiles, fragments: Iterable[Fragment], plan: ScanPlan) -> Iterator[FragmentMatches]:
     """Fragments with rows that the predicate matches, and the offsets of these; see `matching_offsets`."""
+    return chain.from_iterable(each_match(files, fragments, plan, lambda matches: matches))
+
+
+def each_match(
+    files: OpenFiles, fragments: Iterable[Fragment], plan: ScanPlan, do: Callable[[list[FragmentMatches]], _T]
+) -> Iterator[_T]:
+    """Do something with fragments that have matching rows, as soon as these are known.
+
+    Args:
+        files: The dataset's open files.
+        fragments: All that may have some.
+        plan: Has the predicate.
+        do: Is told of a few fragments at a time; may wait for the store.
+    """
     sources = runs_of(files, fragments, plan)
-    for matches in computed(files.store, _works(files, sources, plan, _matching)):
-        yield from matches
+    return computed(files.store, _works(files, sources, plan, lambda source, plan: do(_matching(source, plan))))
 
 
-def _matching(reader: RowSource, plan: ScanPlan) -> list[tuple[FragmentReader, npt.NDArray[np.int64]]]:
+def _matching(reader: RowSource, plan: ScanPlan) -> list[FragmentMatches]:
     offsets = matching_offsets(reader, plan)
     if isinstance(reader, FragmentRun):
         return reader.split(offsets)

@@ -223,6 +223,15 @@ class PieceSink(Protocol):
 
 
 @runtime_checkable
+class BatchSink(Protocol):
+    """Optional: writes several objects at the same time."""
+
+    def put_all(self, objects: Sequence[tuple[str, bytes]], /) -> None:
+        """Write whole objects, replacing what is there; if one fails, others may have been written."""
+        ...
+
+
+@runtime_checkable
 class ObjectSizes(Protocol):
     """Optional: returns the sizes of many objects at the same time."""
 

@@ -17,7 +17,7 @@ from lance_core.hints import did_you_mean
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from lance_core.store.hedged_reads import ReadSettings
+    from lance_core.store.hedged_requests import RequestSettings
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "": 1.0}
@@ -86,11 +86,11 @@ class ClientOptions:
         }
         return {name: value for name, value in config.items() if value is not None}
 
-    def read_settings(self) -> ReadSettings:
-        """Return the times after which reads are sent again and given up."""
-        from lance_core.store.hedged_reads import ReadSettings  # noqa: PLC0415 loads asyncio
+    def request_settings(self) -> RequestSettings:
+        """Return the times after which requests are sent again and given up."""
+        from lance_core.store.hedged_requests import RequestSettings  # noqa: PLC0415 loads asyncio
 
-        return ReadSettings(hedge_after=self.read_hedge_after, deadline=self.client_retry_timeout)
+        return RequestSettings(hedge_after=self.read_hedge_after, deadline=self.client_retry_timeout)
 
     def retry_config(self) -> Any:
         """Return the settings of retries as obstore takes them."""

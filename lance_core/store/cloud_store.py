@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from lance_core.errors import UnsafeStoreError
 from lance_core.store.base import ObjectInfo
 from lance_core.store.object_client import client_of, translated
-from lance_core.store.paths import check_path
+from lance_core.store.paths import check_path, is_written_once
 from lance_core.store.range_reader import FAR_AT_ONCE, TAIL_SIZE, WHOLE_BYTES, reader_of, tail_bytes
 from lance_core.store.sizes import check_size
 from lance_core.telemetry import StoreCall
@@ -82,12 +82,12 @@ class CloudStore:
 
     def _open(self, path: str, num_bytes: int, *, believed: int | None = None) -> ObjectReader:
         key, address = self._target(path)
-        tail, size = self.client.get_tail(key, num_bytes, address=address, size=believed)
+        tail, size, stamp = self.client.get_tail(key, num_bytes, address=address, size=believed)
 
         def fetch(ranges: Sequence[tuple[int, int]]) -> PendingRead[list[Any]]:
             return self.client.begin_ranges(key, ranges, address=address)
 
-        return reader_of(fetch, path=address, size=size, tail=tail)
+        return reader_of(fetch, path=address, size=size, tail=tail, stamp=stamp)
 
     def get(self, path: str, /) -> bytes:
         """Read a whole object."""
@@ -109,12 +109,24 @@ class CloudStore:
         key, address = self._target(path)
         client = self.client
         client.conditions.begin(self._key(""), address=self._uri)
-        return CloudWriter(client, key, address)
+        return CloudWriter(client, key, address, is_repeatable=is_written_once(path))
 
     def put(self, path: str, data: bytes, /) -> None:
         """Write a whole object."""
-        key, address = self._target(path)
-        self.client.put(key, data, address=address)
+        self.put_all([(path, data)])
+
+    def put_all(self, objects: Sequence[tuple[str, bytes]], /) -> None:
+        """Write whole objects at the same time."""
+        client, writes = self.client, []
+        for path, data in objects:
+            key, address = self._target(path)
+            writes.append(client.begin_put(key, data, address=address, is_repeatable=is_written_once(path)))
+        try:
+            for write in writes:
+                write.result()
+        finally:
+            for write in writes:
+                write.cancel()
 
     def put_if_absent(self, path: str, data: bytes, /) -> bool:
         """Create an object; False if it exists.
@@ -140,7 +152,7 @@ class CloudStore:
         """Delete objects, many with each request where the service can."""
         keys = [self._target(path)[0] for path in paths]
         if keys:
-            self.client.delete(keys, address=self._uri)
+            self.client.delete(keys, address=self._uri, is_repeatable=all(map(is_written_once, paths)))
 
     # ------------------------------------------------------------------------------------------------------- listing
 
@@ -191,26 +203,44 @@ class CloudWriter:
         client: The connection.
         key: Of the object.
         address: For errors.
+        is_repeatable: As of `ObjectClient.begin_put`, for an object that stays small.
     """
 
-    def __init__(self, client: ObjectClient, key: str, address: str) -> None:
+    def __init__(self, client: ObjectClient, key: str, address: str, *, is_repeatable: bool) -> None:
         self._client = client
         self._key = key
         self._address = address
+        self._is_repeatable = is_repeatable
         self._mark = uuid.uuid4().hex
         self._size = 0
-        self._file: Any = client.open_writer(key, part_size=PART_SIZE, mark=self._mark)
+        self._first_part: bytearray | None = bytearray()
+        self._file: Any = None
 
     def write(self, data: bytes | memoryview | pa.Buffer) -> None:
         """Append bytes; full parts are on their way while more is written."""
         view = memoryview(data).cast("B")
         self._size += len(view)
+        if self._first_part is not None:
+            if self._size <= PART_SIZE:
+                self._first_part += view
+                return
+            self._file = self._client.open_writer(self._key, part_size=PART_SIZE, mark=self._mark)
+            self._upload(memoryview(self._first_part))
+            self._first_part = None
+        self._upload(view)
+
+    def _upload(self, view: memoryview) -> None:
         with translated(self._address):
             for start in range(0, len(view), PART_SIZE):
                 self._file.write(view[start : start + PART_SIZE])
 
     def commit(self) -> int:
         """Let the object appear and return its size in bytes."""
+        if self._first_part is not None:
+            self._client.begin_put(
+                self._key, memoryview(self._first_part), address=self._address, is_repeatable=self._is_repeatable
+            ).result()
+            return self._size
         file, self._file = self._file, None
         try:
             with StoreCall("store.upload", self._address) as span, translated(self._address):

@@ -26,7 +26,7 @@ class Creator(Protocol):
         """Return whether the service refuses to create an object twice, and tells who created it."""
         ...
 
-    def delete(self, keys: Sequence[str], *, address: str) -> None:
+    def delete(self, keys: Sequence[str], *, address: str, is_repeatable: bool = False) -> None:
         """Delete objects."""
         ...
 
@@ -94,7 +94,7 @@ class ConditionTest:
                 passed = self._client.creates_once(f"{folder}{name}", mark=mark, address=f"{address}/{name}")
             finally:
                 with suppress(OSError):
-                    self._client.delete([f"{folder}{name}"], address=address)
+                    self._client.delete([f"{folder}{name}"], address=address, is_repeatable=True)
         except BaseException as error:  # noqa: BLE001 raised by `passes`
             test.set_exception(error)
         else:

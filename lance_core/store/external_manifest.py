@@ -17,12 +17,14 @@ from __future__ import annotations
 
 import uuid
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from lance_core.errors import CorruptDataError, NotFoundError, UnsafeStoreError
 from lance_core.format.paths import DETACHED_BIT, VERSIONS_FOLDER, parse_manifest_name
-from lance_core.store.base import FarStore, FolderRemover, ObjectSizes, OrderedFolder, offers
+from lance_core.store.base import BatchSink, FarStore, FolderRemover, ObjectSizes, OrderedFolder, offers
 from lance_core.store.paths import check_path
+from lance_core.store.tasks import all_blocking
 from lance_core.store.version_table import VersionRow
 
 if TYPE_CHECKING:
@@ -128,6 +130,13 @@ class ExternalManifestStore:
     def writer(self, path: str, /) -> ObjectWriter:
         """Begin an object."""
         return self._inner.writer(path)
+
+    def put_all(self, objects: Sequence[tuple[str, bytes]], /) -> None:
+        """Write whole objects."""
+        if offers(self._inner, BatchSink, "put_all"):
+            self._inner.put_all(objects)
+        else:
+            all_blocking([partial(self._inner.put, path, data) for path, data in objects])
 
     def put(self, path: str, data: bytes, /) -> None:
         """Write a whole object."""

@@ -9,27 +9,27 @@ from __future__ import annotations
 import os
 import re
 import time
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from lance_core.errors import InvalidInputError, LanceError, NotFoundError, UnsupportedError
 from lance_core.store.condition_test import ConditionTest
-from lance_core.store.hedged_reads import HedgedReads
-from lance_core.telemetry import StoreCall
+from lance_core.store.hedged_requests import SLOW_UPLOAD, HedgedRequests
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator, Hashable, Iterator, Mapping, Sequence
 
     from lance_core.store.client_options import ClientOptions
-    from lance_core.store.hedged_reads import Pending
+    from lance_core.store.hedged_requests import Pending
 
 _MAX_CLIENTS = 16
 _MAX_RANGES_IN_CALL = 10
 """Ranges that one call of obstore requests at the same time."""
 
-_THREADS = 64
+_MOST_DELETED = 1000
+"""Objects that are deleted with one call: as many as S3 takes with one request."""
+
 _MARK = "lancecorewriter"  # Azure allows only letters, digits and underscores, which some proxies drop
 _CONFLICT_PAUSES_S = (0.05, 0.1, 0.2, 0.4)
 _LOST_PAUSE_S = 0.1
@@ -130,8 +130,7 @@ class ObjectClient:
             self._files = bucket.connect()
         except self._obstore.exceptions.BaseError as error:
             raise InvalidInputError(f"the object store cannot be opened: {_summary(error)}") from None
-        self._reads = HedgedReads(bucket.options.read_settings(), translated)
-        self._pool: ThreadPoolExecutor | None = None
+        self._requests = HedgedRequests(bucket.options.request_settings(), translated)
         self.conditions = ConditionTest(self)
 
     # ------------------------------------------------------------------------------------------------------- reading
@@ -151,10 +150,12 @@ class ObjectClient:
             check(answer.meta["size"])
             return bytes(await answer.bytes_async())
 
-        return self._reads.begin(ask, num_bytes=0, address=address).result()
+        return self._requests.begin(ask, num_bytes=0, address=address).result()
 
-    def get_tail(self, key: str, num_bytes: int, *, address: str, size: int | None = None) -> tuple[bytes, int]:
-        """Read the last bytes of an object; return them and the object's size.
+    def get_tail(
+        self, key: str, num_bytes: int, *, address: str, size: int | None = None
+    ) -> tuple[bytes, int, Hashable]:
+        """Read the last bytes of an object; return them, the object's size and what tells that it was not replaced.
 
         Args:
             key: Of the object.
@@ -166,7 +167,7 @@ class ObjectClient:
             (size,) = self.sizes([key], address=lambda _: address)
         byte_range = self._tail_range(num_bytes, size)
 
-        async def ask() -> tuple[bytes, int, int]:
+        async def ask() -> tuple[bytes, int, Any]:
             try:
                 answer = await self._obstore.get_async(self._files, key, options={"range": byte_range})
             except self._obstore.exceptions.BaseError as error:
@@ -174,12 +175,12 @@ class ObjectClient:
                     raise
                 # An empty object has no last byte, and some services answer with all of a small object.
                 answer = await self._obstore.get_async(self._files, key)
-            return bytes(await answer.bytes_async()), answer.range[1], answer.meta["size"]
+            return bytes(await answer.bytes_async()), answer.range[1], answer.meta
 
-        data, end, total = self._reads.begin(ask, num_bytes=num_bytes, address=address).result()
-        if end < total:  # the object is larger than it was believed to be
-            return self.get_tail(key, num_bytes, address=address, size=total)
-        return data, total
+        data, end, meta = self._requests.begin(ask, num_bytes=num_bytes, address=address).result()
+        if end < meta["size"]:  # the object is larger than it was believed to be
+            return self.get_tail(key, num_bytes, address=address, size=meta["size"])
+        return data, meta["size"], (meta["e_tag"], meta["version"], meta["last_modified"])
 
     def _tail_range(self, num_bytes: int, size: int | None) -> Any:
         if size is None or self._bucket.reads_suffixes:
@@ -195,14 +196,14 @@ class ObjectClient:
             return ask, sum(ends) - sum(starts)
 
         calls = [ranges[at : at + _MAX_RANGES_IN_CALL] for at in range(0, len(ranges), _MAX_RANGES_IN_CALL)]
-        return self._reads.begin_all(list(map(asks, calls)), address=address)
+        return self._requests.begin_all(list(map(asks, calls)), address=address)
 
     def sizes(self, keys: Sequence[str], *, address: Callable[[str], str]) -> list[int]:
         """Return the sizes of objects, asked for at the same time."""
 
         def begin(key: str) -> Pending[Mapping[str, Any]]:
             ask = partial(self._obstore.head_async, self._files, key)
-            return self._reads.begin(ask, num_bytes=0, address=address(key), name="store.head")
+            return self._requests.begin(ask, num_bytes=0, address=address(key), name="store.head")
 
         reads = list(map(begin, keys))
         try:
@@ -211,17 +212,28 @@ class ObjectClient:
             for read in reads:
                 read.cancel()
 
-    def _threads(self) -> ThreadPoolExecutor:
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="lance_core_store")
-        return self._pool
-
     # ------------------------------------------------------------------------------------------------------- writing
 
-    def put(self, key: str, data: bytes | memoryview, *, address: str) -> None:
-        """Write a whole object, replacing what is there."""
-        with _call("put", address, len(data)):
-            self._obstore.put(self._files, key, data, use_multipart=False)
+    def begin_put(
+        self, key: str, data: bytes | memoryview, *, address: str, is_repeatable: bool
+    ) -> Pending[Mapping[str, Any]]:
+        """Begin to write a whole object, replacing what is there.
+
+        Args:
+            key: Of the object.
+            data: Its content.
+            address: For errors.
+            is_repeatable: Nobody writes anything else there, so that the request may be on its way twice.
+        """
+        ask = partial(self._obstore.put_async, self._files, key, data, use_multipart=False)
+        return self._requests.begin(
+            ask,
+            num_bytes=len(data),
+            address=address,
+            name="store.put",
+            is_repeatable=is_repeatable,
+            slow_rate=SLOW_UPLOAD,
+        )
 
     def create(self, key: str, data: bytes, *, mark: str, address: str) -> bool:
         """Create an object; return False if it exists and was written by another.
@@ -238,30 +250,39 @@ class ObjectClient:
         pauses, lost = list(_CONFLICT_PAUSES_S), 0
         while True:
             try:
-                self._create(key, data, mark, address)
-                return True
+                refusal = self._create(key, data, mark, address)
             except Exception as error:
-                status = status_of(error)
-                if isinstance(error, self._obstore.exceptions.AlreadyExistsError):
-                    try:
-                        return self.has_mark(key, mark, address=address)
-                    except ConnectionError:
-                        if status != _CONFLICT or not pauses:
-                            raise
-                    pause_s = pauses.pop(0)  # another request for the same key is being decided
-                elif (
-                    status is None and lost < self._bucket.options.client_max_retries and not isinstance(error, OSError)
-                ):
-                    lost, pause_s = lost + 1, _LOST_PAUSE_S
-                else:
+                has_answer = not isinstance(error, self._obstore.exceptions.BaseError) or status_of(error) is not None
+                if has_answer or lost == self._bucket.options.client_max_retries:
                     with translated(address):
                         raise
+                lost, pause_s = lost + 1, _LOST_PAUSE_S
+            else:
+                if refusal is None:
+                    return True
+                try:
+                    return self.has_mark(key, mark, address=address)
+                except ConnectionError:
+                    if status_of(refusal) != _CONFLICT or not pauses:
+                        raise
+                pause_s = pauses.pop(0)  # another request for the same key is being decided
             time.sleep(pause_s)
 
-    def _create(self, key: str, data: bytes, mark: str, address: str) -> None:
-        with StoreCall("store.create", address) as span:
-            self._obstore.put(self._files, key, data, mode="create", use_multipart=False, attributes={_MARK: mark})
-            span.add(num_bytes=len(data))
+    def _create(self, key: str, data: bytes, mark: str, address: str) -> Exception | None:
+        """Create an object; return what the service said if it exists. Other errors are obstore's."""
+
+        async def ask() -> Exception | None:
+            try:
+                await self._obstore.put_async(
+                    self._files, key, data, mode="create", use_multipart=False, attributes={_MARK: mark}
+                )
+            except self._obstore.exceptions.AlreadyExistsError as error:
+                return error  # an answer: that of a repetition counts even if the first request is still on its way
+            return None
+
+        return self._requests.begin(
+            ask, num_bytes=len(data), address=address, name="store.create", slow_rate=SLOW_UPLOAD
+        ).outcome()
 
     def has_mark(self, key: str, mark: str, *, address: str) -> bool:
         """Return whether the object was written with a mark.
@@ -269,9 +290,9 @@ class ObjectClient:
         Raises:
             ConnectionError: The object is gone, so nobody knows.
         """
+        ask = partial(self._obstore.get_async, self._files, key, options={"head": True})
         try:
-            with _call("head", address):
-                answer = self._obstore.get(self._files, key, options={"head": True})
+            answer = self._requests.begin(ask, num_bytes=0, address=address, name="store.head").result()
         except NotFoundError as error:
             raise ConnectionError(f"{address} was there, and is gone") from error
         return answer.attributes.get(_MARK) == mark
@@ -280,14 +301,12 @@ class ObjectClient:
         """Return whether the service refuses to create an object twice, and tells who created it."""
         with translated(address):
             try:
-                self._create(key, b"may be deleted", mark, address)
-                self._create(key, b"may be deleted", mark, address)
-            except self._obstore.exceptions.AlreadyExistsError:
-                return self.has_mark(key, mark, address=address)
+                for _ in range(2):
+                    if self._create(key, b"may be deleted", mark, address) is not None:
+                        return self.has_mark(key, mark, address=address)
             except Exception as error:
-                if status_of(error) == _NOT_IMPLEMENTED:
-                    return False
-                raise
+                if status_of(error) != _NOT_IMPLEMENTED:
+                    raise
         return False
 
     def open_writer(self, key: str, *, part_size: int, mark: str) -> Any:
@@ -302,31 +321,55 @@ class ObjectClient:
             self._files, key, attributes={_MARK: mark}, buffer_size=part_size, max_concurrency=PARTS_IN_FLIGHT
         )
 
-    def delete(self, keys: Sequence[str], *, address: str) -> None:
-        """Delete objects, many with one request where the service can; those that are gone already are no error."""
-        try:
-            with _call("delete", address):
-                self._obstore.delete(self._files, keys[0] if len(keys) == 1 else list(keys))
-        except NotFoundError:  # S3 does not tell of single objects; other services stop at the first one
-            if len(keys) > 1:
-                list(self._threads().map(lambda key: self.delete([key], address=address), keys))
+    def delete(self, keys: Sequence[str], *, address: str, is_repeatable: bool = False) -> None:
+        """Delete objects, many with one request where the service can; those that are gone already are no error.
+
+        Args:
+            keys: Of the objects.
+            address: For errors.
+            is_repeatable: Nobody writes there again, so that the request may be on its way twice.
+        """
+        for at in range(0, len(keys), _MOST_DELETED):
+            some = list(keys[at : at + _MOST_DELETED])
+            try:
+                self._begin_delete(some, address, is_repeatable=is_repeatable).result()
+            except NotFoundError:  # S3 does not tell of single objects; other services stop at the first one
+                one_by_one = some if len(some) > 1 else []
+                for deletion in [self._begin_delete([key], address, is_repeatable=is_repeatable) for key in one_by_one]:
+                    with suppress(NotFoundError):
+                        deletion.result()
+
+    def _begin_delete(self, keys: list[str], address: str, *, is_repeatable: bool) -> Pending[None]:
+        ask = partial(self._obstore.delete_async, self._files, keys[0] if len(keys) == 1 else keys)
+        return self._requests.begin(ask, num_bytes=0, address=address, name="store.delete", is_repeatable=is_repeatable)
 
     # ------------------------------------------------------------------------------------------------------- listing
 
     def list(self, prefix: str, *, address: str, chunk_size: int = 1000) -> Iterator[Sequence[Mapping[str, Any]]]:
-        """Yield the objects below a folder, some at a time: path, size and last_modified of each."""
-        pages = iter(self._obstore.list(self._files, prefix or None, chunk_size=chunk_size))
-        while True:
-            with _call("list", address):
-                page = next(pages, None)
-            if page is None:
-                return
+        """Yield the objects below a folder, some at a time: path, size and last_modified of each.
+
+        The first request is sent again if the service is silent; the others continue what one service has told.
+        """
+
+        async def first() -> tuple[Any, Sequence[Mapping[str, Any]] | None]:
+            pages = self._obstore.list(self._files, prefix or None, chunk_size=chunk_size)
+            return pages, await following(pages)
+
+        async def following(pages: Any) -> Sequence[Mapping[str, Any]] | None:
+            return await anext(pages, None)
+
+        pages, page = self._requests.begin(first, num_bytes=0, address=address, name="store.list").result()
+        while page is not None:
             yield page
+            ask = partial(following, pages)
+            page = self._requests.begin(
+                ask, num_bytes=0, address=address, name="store.list", is_repeatable=False
+            ).result()
 
     def list_folder(self, prefix: str, *, address: str) -> tuple[list[str], list[str]]:
         """Return the keys of the objects and of the folders directly in a folder."""
-        with _call("list", address):
-            answer = self._obstore.list_with_delimiter(self._files, prefix or None)
+        ask = partial(self._obstore.list_with_delimiter_async, self._files, prefix or None)
+        answer = self._requests.begin(ask, num_bytes=0, address=address, name="store.list").result()
         return [entry["path"] for entry in answer["objects"]], list(answer["common_prefixes"])
 
 
@@ -357,14 +400,6 @@ def translated(address: str) -> Generator[None]:
         if status is None or status >= 500:
             raise ConnectionError(message) from None
         raise OSError(message) from None
-
-
-@contextmanager
-def _call(name: str, address: str, num_bytes: int = 0) -> Generator[None]:
-    """Observe a request, and raise errors of this package and of Python only."""
-    with StoreCall(f"store.{name}", address) as span, translated(address):
-        yield
-        span.add(num_bytes=num_bytes)
 
 
 def _summary(error: Exception) -> str:

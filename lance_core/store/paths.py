@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 from lance_core.errors import CorruptDataError, InvalidInputError
-from lance_core.format.paths import BASE_PREFIX
+from lance_core.format.paths import (
+    BASE_PREFIX,
+    DATA_FOLDER,
+    DELETIONS_FOLDER,
+    INDICES_FOLDER,
+    TRANSACTIONS_FOLDER,
+    VERSIONS_FOLDER,
+)
 
 _PREFIX_SIZE = len(BASE_PREFIX)
 _NO_NAMES = frozenset({"", ".", ".."})
+_UNIQUE_FOLDERS = frozenset({DATA_FOLDER, DELETIONS_FOLDER, TRANSACTIONS_FOLDER, INDICES_FOLDER})
+"""Names of files in them, or of the folders in `INDICES_FOLDER`, are random."""
 
 
 def check_path(path: str) -> None:
@@ -21,3 +30,9 @@ def check_path(path: str) -> None:
         raise CorruptDataError(f"'{inner}' is below base path {number}, which the manifest does not list")
     if "\\" in path or "\0" in path or not _NO_NAMES.isdisjoint(path.split("/")):
         raise InvalidInputError(f"{path!r} is not a path below the dataset", path=path)
+
+
+def is_written_once(path: str) -> bool:
+    """Return whether nobody but its writer ever writes a file of this name, so that late requests do no harm."""
+    above, folder, _ = ["", "", *path.split("/")][-3:]
+    return folder in _UNIQUE_FOLDERS or (above == INDICES_FOLDER and folder != VERSIONS_FOLDER)

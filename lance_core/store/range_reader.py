@@ -14,7 +14,7 @@ from lance_core.store.memory import MemoryReader, copy_ranges
 from lance_core.store.tasks import blocking
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Hashable, Sequence
 
     import numpy.typing as npt
 
@@ -151,6 +151,22 @@ class RangeReader:
         ]
 
 
+class StampedRangeReader(RangeReader):
+    """As `RangeReader`, of a store that tells when an object was replaced.
+
+    Args:
+        fetch: As of `RangeReader`; likewise the next ones.
+        path: Address.
+        size: Bytes.
+        tail: Last bytes.
+        stamp: See `lance_core.store.base.StampedReader`.
+    """
+
+    def __init__(self, fetch: Fetch, *, path: str, size: int, tail: bytes, stamp: Hashable) -> None:
+        super().__init__(fetch, path=path, size=size, tail=tail)
+        self.stamp = stamp
+
+
 class _PendingPieces(Generic[_T]):
     """Pieces of an object that are on their way, and what is made of them.
 
@@ -181,11 +197,11 @@ def tail_bytes(size: int, most_bytes: int) -> int:
     return max(size, TAIL_SIZE) if size <= most_bytes else TAIL_SIZE + size // _CHECKED_BYTES
 
 
-def reader_of(fetch: Fetch, *, path: str, size: int, tail: bytes) -> ObjectReader:
-    """Return a reader of an object whose end was read; arguments as of `RangeReader`."""
+def reader_of(fetch: Fetch, *, path: str, size: int, tail: bytes, stamp: Hashable) -> ObjectReader:
+    """Return a reader of an object whose end was read; arguments as of `StampedRangeReader`."""
     if len(tail) == size:
         return WholeReader(tail, path)
-    return RangeReader(fetch, path=path, size=size, tail=tail)
+    return StampedRangeReader(fetch, path=path, size=size, tail=tail, stamp=stamp)
 
 
 class WholeReader(MemoryReader):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from contextvars import copy_context
 from functools import lru_cache
 from heapq import heappop, heappush
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from lance_core.errors import UnsupportedError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from greenlet import greenlet
 
@@ -37,6 +38,20 @@ def wait_for(future: Future[_T]) -> _T:
 def blocking(call: Callable[[], _T]) -> _T:
     """Make a call that blocks until a store has answered; other tasks of this thread go on meanwhile."""
     return call() if _here.task is None else wait_for(_threads(os.getpid()).submit(call))
+
+
+def all_blocking(calls: Sequence[Callable[[], _T]]) -> list[_T]:
+    """Make calls that block at the same time; as `blocking`.
+
+    Raises:
+        Exception: Of the first call that failed, when all have ended.
+    """
+    pool = _threads(os.getpid())
+    futures = [pool.submit(call) for call in calls]
+    for future in futures:
+        with suppress(Exception):
+            wait_for(future)
+    return [future.result() for future in futures]
 
 
 @lru_cache(maxsize=1)

@@ -99,6 +99,7 @@ def commit(
     enable_v2_manifest_paths: bool = True,
     sees_new_rows: bool = False,
     has_new_uuid: bool = False,
+    has_new_files: bool = False,
     runtime: Runtime = SYSTEM_RUNTIME,
 ) -> Snapshot:
     """Make a new version of a table.
@@ -120,6 +121,8 @@ def commit(
             rows are conflicts.
         has_new_uuid: The transaction's uuid was made for this call, so no other commit can have written its file. On
             object stores, the file is then written before other commits are judged.
+        has_new_files: All files that the transaction adds were written by the caller a short time ago, so that nobody
+            can have removed them. Nobody looks whether they are there.
         runtime: Clock, waiting and chance.
 
     Returns:
@@ -148,6 +151,7 @@ def commit(
         has_new_uuid=has_new_uuid,
         runtime=runtime,
         checked=transaction.read_version,
+        files_checked=has_new_files,
     )
     with Span("commit", store.uri, operation=operation_name(transaction.operation)) as span:
         snapshot = _run(committer)
@@ -318,18 +322,16 @@ class _Committer:
             return find_newest(self.store)
         self._check_allows(expected)
         transaction = self._on_top_of(expected)
-        works: list[Callable[[], Versions | None]] = [
-            partial(self._check_files, expected),
-            partial(find_newest, self.store),
-        ]
+        works: list[Callable[[], Versions | None]] = [partial(find_newest, self.store)]
+        if not self.files_checked:
+            works.insert(0, partial(self._check_files, expected))
         if transaction is self.transaction:  # a rewrite that reserved no ids depends on the newest version
             works.insert(0, partial(self._write_ahead, transaction))
         return cast("Versions", list(each(self.store, works))[-1])
 
     def _expected_base(self) -> Manifest | None:
         """Return the version that the first attempt probably builds on, if it pays to prepare for that."""
-        is_first = self.staged is None and not self.files_checked
-        if not is_first or not self.has_new_uuid or objects_at_once(self.store) < 2:
+        if self.attempts > 1 or not self.has_new_uuid or objects_at_once(self.store) < 2:
             return None
         is_creation = isinstance(self.operation, Overwrite) and not self.transaction.read_version
         return self._new_table() if is_creation else self.read

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
 
 from lance_core.errors import CorruptDataError, NotFoundError, UntrustedPlaceError
@@ -16,12 +18,22 @@ from lance_core.format.paths import BASE_PREFIX, branch_folder, path_in_base, sp
 from lance_core.format.refs import is_branch_name
 from lance_core.frozen import frozen
 from lance_core.store.addresses import parse_address
-from lance_core.store.base import FarStore, FolderRemover, ObjectSizes, OrderedFolder, PieceSink, SettledFolder, offers
+from lance_core.store.base import (
+    BatchSink,
+    FarStore,
+    FolderRemover,
+    ObjectSizes,
+    OrderedFolder,
+    PieceSink,
+    SettledFolder,
+    offers,
+)
 from lance_core.store.range_reader import WHOLE_BYTES
+from lance_core.store.tasks import all_blocking
 from lance_core.store.trust import PlaceSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from lance_core.format.base_path import BasePath
     from lance_core.format.manifest import Manifest
@@ -393,6 +405,34 @@ def sized_reader(store: Store, path: str, size: int, *, most_bytes: int = WHOLE_
     if not size or not offers(store, FarStore, "sized_reader"):
         return store.reader(path)
     return store.sized_reader(path, size, most_bytes=most_bytes)
+
+
+def put_all(store: Store, objects: Iterable[tuple[str, bytes]]) -> None:
+    """Write whole objects, many at the same time if the store is far away.
+
+    Args:
+        store: Where they are written.
+        objects: Their paths and contents, which are asked for a few at a time.
+
+    Raises:
+        Exception: Of one that failed; others may have been written, and later ones were not asked for.
+    """
+    left, at_once = iter(objects), objects_at_once(store)
+    while some := list(islice(left, at_once)):
+        _put_some(store, some)
+
+
+def _put_some(store: Store, objects: Sequence[tuple[str, bytes]]) -> None:
+    if isinstance(store, FolderStore):
+        _put_some(store.parent, [(f"{store.folder}/{path}", data) for path, data in objects])
+    elif isinstance(store, BasedStore) and not any(path.startswith(BASE_PREFIX) for path, _ in objects):
+        _put_some(store.branch_root, objects)
+    elif offers(store, BatchSink, "put_all"):
+        store.put_all(objects)
+    elif len(objects) == 1 and objects_at_once(store) == 1:
+        store.put(*objects[0])
+    else:
+        all_blocking([partial(store.put, path, data) for path, data in objects])
 
 
 def object_sizes(store: Store, paths: Sequence[str]) -> list[int]:

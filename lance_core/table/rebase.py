@@ -121,6 +121,15 @@ def covers_deletions(store: Store, child: Manifest, ours: Manifest, operation: D
     return True if is_certain else None
 
 
+def encode_deletion_file(
+    fragment_id: int, rows: BitMap, *, read_version: int, new_id: Callable[[], int]
+) -> tuple[DeletionFile, str, bytes]:
+    """As `write_deletions`, but return the content of the file as well instead of writing it."""
+    file_type, data = encode_deletions(rows)
+    file = DeletionFile(file_type=file_type, read_version=read_version, id=new_id(), num_deleted_rows=len(rows))
+    return file, deletion_file_path(fragment_id, file), data
+
+
 def write_deletions(
     store: Store, fragment_id: int, rows: BitMap, *, read_version: int, new_id: Callable[[], int]
 ) -> tuple[DeletionFile, str]:
@@ -136,9 +145,7 @@ def write_deletions(
     Returns:
         The entry for the manifest, and the path of the file.
     """
-    file_type, data = encode_deletions(rows)
-    file = DeletionFile(file_type=file_type, read_version=read_version, id=new_id(), num_deleted_rows=len(rows))
-    path = deletion_file_path(fragment_id, file)
+    file, path, data = encode_deletion_file(fragment_id, rows, read_version=read_version, new_id=new_id)
     try:
         store.put(path, data)
     except BaseException:

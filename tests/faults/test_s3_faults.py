@@ -4,6 +4,7 @@ import os
 import pickle
 import random
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 import pytest
@@ -28,6 +29,11 @@ ROWS = pa.table({"a": range(1000), "s": [f"row {number}" for number in range(100
 @pytest.fixture
 def uri(cloud):
     return f"{cloud.uri}/t.lance"
+
+
+@pytest.fixture
+def uri_of_s3(s3):
+    return f"{s3.uri}/t.lance"
 
 
 def without_retries(cloud):
@@ -272,7 +278,7 @@ READS = {
 @pytest.mark.parametrize("read", READS)
 @pytest.mark.parametrize("silent", [".manifest", "/data/"])
 def test_a_stalled_read_is_sent_again(cloud, uri, silent, read):
-    """The service is silent for 30 s about a manifest, or about three data files; listings are not sent again."""
+    """The service is silent for 30 s about a manifest, or about three data files."""
     options = cloud.storage_options
     expected = READS[read](lance_core.write_dataset(ROWS, uri, max_rows_per_file=100, storage_options=options))
     cloud.fail("GET", silent, "stall", times=1 if silent == ".manifest" else 3)
@@ -290,6 +296,59 @@ def test_a_stalled_look_at_a_file_is_sent_again(cloud, uri):
     began = time.monotonic()
     assert lance_core.write_dataset(ROWS, uri, mode="append", storage_options=options).count_rows() == 2000
     assert time.monotonic() - began < 15
+
+
+@pytest.mark.parametrize("mode", ["stall", "late-answer"])
+def test_each_request_of_an_append_may_stall(cloud, uri, mode):
+    """The service is silent for 30 s, before or after the request has its effect: one version comes of it, soon."""
+    options = {**cloud.storage_options, "read_hedge_after": "50ms"}
+    lance_core.write_dataset(ROWS, uri, storage_options=options)
+    began = time.monotonic()
+    for silent in range(8):
+        cloud.fail("", "t.lance", mode, skip=silent)
+        dataset = lance_core.write_dataset(ROWS, uri, mode="append", storage_options=options)
+        cloud._post("faults", [])
+        assert dataset.version == dataset.latest_version == silent + 2
+        assert dataset.count_rows() == (silent + 2) * ROWS.num_rows
+    assert time.monotonic() - began < 25
+
+
+@pytest.mark.parametrize("silent", range(4))
+def test_the_test_of_a_service_may_stall(s3, silent):
+    options = {**s3.storage_options, "read_hedge_after": "50ms"}
+    s3.fail("", "t.lance/.tmp_", "stall", skip=silent)
+    began = time.monotonic()
+    assert lance_core.write_dataset(ROWS, f"{s3.uri}/t.lance", storage_options=options).version == 1
+    assert time.monotonic() - began < 15
+
+
+def test_deletion_files_that_stall_are_sent_again(cloud, uri):
+    options = {**cloud.storage_options, "read_hedge_after": "50ms"}
+    dataset = lance_core.write_dataset(ROWS, uri, max_rows_per_file=100, storage_options=options)
+    cloud.fail("", "/_deletions/", "stall", times=3)
+    began = time.monotonic()
+    assert dataset.delete("a % 100 < 20")["num_deleted_rows"] == 200
+    assert time.monotonic() - began < 15
+    assert dataset.count_rows() == 800
+    assert len(files(cloud, uri)) == 10 + 10 + 2 + 2, "data, deletions, manifests and transactions, each once"
+
+
+def test_what_others_may_write_again_is_sent_once(s3, uri_of_s3):
+    """A late request for a tag must not undo a later one."""
+    options = {**s3.storage_options, "read_hedge_after": "50ms"}
+    dataset = lance_core.write_dataset(ROWS, uri_of_s3, storage_options=options)
+    dataset.tags.create("one", 1)
+    s3.requests()
+    s3.fail("PUT", "_refs/tags/one", "held")
+    with ThreadPoolExecutor(1) as pool:
+        updated = pool.submit(dataset.tags.update, "one", 1)
+        time.sleep(0.5)
+        assert not updated.done()
+        s3.recover()
+        updated.result(60)
+    assert [path for method, path in s3.requests() if method == "PUT" and "tags/one" in path] == [
+        f"/{uri_of_s3.removeprefix('s3://')}/_refs/tags/one.json"
+    ]
 
 
 def test_a_read_is_given_up_at_its_deadline(cloud, uri):

@@ -7,8 +7,10 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
+import lance_core
 from lance_core.errors import LanceError, NotFoundError, UnsafeStoreError, UnsupportedError
 from lance_core.store.cloud_store import PART_SIZE
 from lance_core.store.object_client import PARTS_IN_FLIGHT
@@ -181,6 +183,28 @@ def test_many_are_deleted_at_once(s3, store):
     store.delete([*paths, "d/not there"])
     assert [method for method, _ in s3.requests()] == ["POST"]
     assert store.names("d") == []
+
+
+def test_metadata_of_files_is_found_again(s3):
+    """Who opens a table anew reads the ends of its files, but no chunk tables; a file that was replaced is another."""
+    uri, options = f"{s3.uri}/t.lance", s3.storage_options
+    rows = pa.table({"a": np.random.default_rng(0).integers(0, 1 << 20, 800_000)})
+    lance_core.write_dataset(rows, uri, storage_options=options)
+
+    def asked():
+        s3.requests()
+        assert lance_core.dataset(uri, storage_options=options).take([7, 300_000])["a"].to_pylist() == expected
+        return len(s3.requests())
+
+    expected = rows["a"].take([7, 300_000]).to_pylist()
+    first = asked()
+    assert asked() == first - 1
+    other = lance_core.write_dataset(pa.table({"a": rows["a"].to_numpy()[::-1]}), f"{uri}2", storage_options=options)
+    expected = other.take([7, 300_000])["a"].to_pylist()
+    store = open_store(s3.uri, options)
+    (old,), (new,) = [[info.path for info in store.list(f"{name}/data")] for name in ("t.lance", "t.lance2")]
+    store.put(old, store.get(new))
+    assert asked() == first
 
 
 # ---------------------------------------------------------------------------------------------------- large objects

@@ -8,8 +8,8 @@ from contextlib import nullcontext
 import pytest
 
 from lance_core.errors import LanceError, StoreTimeoutError
-from lance_core.store import hedged_reads
-from lance_core.store.hedged_reads import HedgedReads, ReadSettings
+from lance_core.store import hedged_requests
+from lance_core.store.hedged_requests import HedgedRequests, RequestSettings
 
 FOREVER_S = 30
 
@@ -37,7 +37,7 @@ class Service:
 
 
 def reads(**settings):
-    return HedgedReads(ReadSettings(**settings), lambda _: nullcontext())
+    return HedgedRequests(RequestSettings(**settings), lambda _: nullcontext())
 
 
 def begin(reads, service, num_bytes=0):
@@ -72,7 +72,7 @@ def test_a_read_is_sent_three_times_at_most():
 
 
 def test_reads_that_are_sent_again_are_bounded(monkeypatch):
-    monkeypatch.setattr(hedged_reads, "_HEDGES", 2)
+    monkeypatch.setattr(hedged_requests, "_HEDGES", 2)
     service, many = Service(FOREVER_S), reads(hedge_after=0.01)
     pending = [begin(many, service) for _ in range(6)]
     while service.num_asked < 6 + 2:
