@@ -9,6 +9,7 @@
 #   make bench-far     measure beside pylance on object storage
 #   make release-check  build the packages and the SBOM into dist/, install them into empty environments, use them there
 #   make test-deploy   run the deployment example as processes: Postgres, a Spark cluster, Dagster's services
+#                      (IMAGE_ROOT=/folder: of an unpacked image, as root)
 #   make matrix        run tests with other versions of pylance, Spark, Dagster, Python and dependencies (PYLANCE="13 14")
 #   make test-torch    run the tests of lance_core.torch with PyTorch, several GB
 PYTHON ?= python3

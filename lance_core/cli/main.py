@@ -7,6 +7,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
+from lance_core import __version__
 from lance_core.cli import about, changes, output, rows
 from lance_core.cli.command import FAILED, INTERRUPTED
 from lance_core.cli.completion import COMMANDS as COMPLETION
@@ -51,6 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def parser() -> argparse.ArgumentParser:
     """Return the parser of all commands."""
     whole = argparse.ArgumentParser(prog=PROGRAM, description="Look at Lance tables, and take care of them.")
+    whole.add_argument("--version", action="version", version=f"{PROGRAM} {__version__}")
     commands = whole.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for command in COMMANDS:
         each = commands.add_parser(command.name, help=command.summary, description=f"{command.summary.capitalize()}.")

@@ -223,3 +223,10 @@ def test_every_command_has_help(capsys):
             parser().parse_args([command.name, "--help"])
         assert stopped.value.code == 0
         assert command.arguments[0].help.split()[0] in capsys.readouterr().out
+
+
+def test_the_version_is_that_of_the_package(capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main(["--version"])
+    assert stopped.value.code == 0
+    assert capsys.readouterr().out == f"lance-core {lance_core.__version__}\n"

@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from urllib.request import Request, urlopen
 
@@ -138,16 +139,61 @@ def start_postgres(machine, home):
     return port
 
 
-def start_spark(machine, environment):
+@dataclass(frozen=True)
+class Installation:
+    """Where the programs are, and how each is started: in this environment, or in an unpacked image."""
+
+    scripts: Path
+    spark: Path
+    home: Path
+    locations: Path
+    work: Path
+    variables: dict
+    prefix: tuple = ()
+
+    def program(self, name):
+        return [*self.prefix, self.scripts / name]
+
+
+def installed(machine):
+    """This environment; or, with IMAGE_ROOT, the root folder of an image, entered as its user (needs root)."""
+    root = os.environ.get("IMAGE_ROOT")
+    if root is None:
+        home = machine.folder / "home"
+        home.mkdir()
+        for name in ("dagster.yaml", "workspace.yaml"):
+            shutil.copy(DEPLOY / name, home)
+        spark = Path(pyspark.__file__).parent
+        variables = {
+            **os.environ,
+            "SPARK_HOME": str(spark),
+            "PYSPARK_PYTHON": sys.executable,
+            "DAGSTER_HOME": str(home),
+        }
+        return Installation(
+            Path(sys.executable).parent, spark, home, DEPLOY / "locations", machine.folder / "work", variables
+        )
+    dockerfile = (DEPLOY / "Dockerfile").read_text()
+    user = re.search(r"^USER (\d+)$", dockerfile, re.MULTILINE)[1]
+    variables = dict(re.findall(r"^(?:ENV|   ) ([A-Z_]+)=(\S+)", dockerfile, re.MULTILINE))
+    home = Path(variables["DAGSTER_HOME"])
+    prefix = (shutil.which("chroot"), f"--userspec={user}:{user}", root, "env", "-C", home)
+    variables |= {"HOME": "/home/dagster", "SPARK_LOCAL_HOSTNAME": "localhost"}
+    return Installation(
+        Path("/opt/venv/bin"), Path(variables["SPARK_HOME"]), home, home / "locations",
+        Path(variables["SPARK_WORKER_DIR"]), variables, prefix,
+    )  # fmt: skip
+
+
+def start_spark(machine, there, environment):
     """A master and two workers that believe to be on different machines."""
     port = free_port()
-    program = [Path(environment["SPARK_HOME"], "bin", "spark-class"), "org.apache.spark.deploy.master.Master"]
-    settings = {**environment, "SPARK_DAEMON_MEMORY": "256m"}
-    options = {"env": settings, "cwd": machine.folder}
+    program = [*there.prefix, there.spark / "bin" / "spark-class", "org.apache.spark.deploy.master.Master"]
+    options = {"env": {**environment, "SPARK_DAEMON_MEMORY": "256m"}}
     machine.start("master", *program, "--host", "127.0.0.1", "--port", port, "--webui-port", 0, port=port, **options)
-    program[1] = "org.apache.spark.deploy.worker.Worker"
+    program[-1] = "org.apache.spark.deploy.worker.Worker"
     for host in ("127.0.0.2", "127.0.0.3"):
-        where = ["--host", host, "--webui-port", 0, "--work-dir", machine.folder / host]
+        where = ["--host", host, "--webui-port", 0, "--work-dir", there.work / host]
         machine.start(host, *program, "--cores", 1, "--memory", "2g", *where, f"spark://127.0.0.1:{port}", **options)
     wait(lambda: machine.log("master").count("Registering worker") == 2, "the workers")
     return f"spark://127.0.0.1:{port}"
@@ -201,17 +247,11 @@ def test_the_topology_runs(short_folder, machine, lake):
     pytest.importorskip("dagster_postgres", reason="make test-deploy installs it")
     ensure_java()
     postgres = start_postgres(machine, short_folder)
-    instance = machine.folder / "home"
-    instance.mkdir()
-    for name in ("dagster.yaml", "workspace.yaml"):
-        shutil.copy(DEPLOY / name, instance)
+    there = installed(machine)
     ports = {name: free_port() for name in ("INGEST", "REPORTS", "webserver")}
     address, options = lake
     environment = {
-        **os.environ,
-        "DAGSTER_HOME": str(instance),
-        "SPARK_HOME": str(Path(pyspark.__file__).parent),
-        "PYSPARK_PYTHON": sys.executable,
+        **there.variables,
         **{f"POSTGRES_{key}": value for key, value in {"HOST": "127.0.0.1", "PORT": str(postgres)}.items()},
         **dict.fromkeys(["POSTGRES_USER", "POSTGRES_PASSWORD", "POSTGRES_DB"], "dagster"),
         **{f"{name}_HOST": "127.0.0.1" for name in ("INGEST", "REPORTS")},
@@ -222,17 +262,16 @@ def test_the_topology_runs(short_folder, machine, lake):
         "LAKE_SECRET_KEY": options["aws_secret_access_key"],
         "SPARK_DRIVER_HOST": "127.0.0.1",
     }
-    environment["SPARK_MASTER"] = start_spark(machine, environment)
-    settings = {"env": environment, "cwd": instance}
-    scripts = Path(sys.executable).parent
+    environment["SPARK_MASTER"] = start_spark(machine, there, environment)
+    settings = {"env": environment, "cwd": None if there.prefix else there.home}
     for name in ("ingest", "reports"):
         port = ports[name.upper()]
-        code = ["--working-directory", DEPLOY / "locations", "--python-file", DEPLOY / "locations" / f"{name}.py"]
+        code = ["--working-directory", there.locations, "--python-file", there.locations / f"{name}.py"]
         served = ["code-server", "start", "--host", "127.0.0.1", "--port", port, *code]
-        machine.start(name, sys.executable, "-m", "dagster", *served, port=port, **settings)
-    machine.start("daemon", scripts / "dagster-daemon", "run", "--workspace", "workspace.yaml", **settings)
+        machine.start(name, *there.program("dagster"), *served, port=port, **settings)
+    machine.start("daemon", *there.program("dagster-daemon"), "run", "--workspace", "workspace.yaml", **settings)
     served = ["--host", "127.0.0.1", "--port", ports["webserver"], "--workspace", "workspace.yaml"]
-    machine.start("webserver", scripts / "dagster-webserver", *served, port=ports["webserver"], **settings)
+    machine.start("webserver", *there.program("dagster-webserver"), *served, port=ports["webserver"], **settings)
 
     def run(location, job, **tags):
         where = {"repositoryLocationName": location, "repositoryName": "__repository__", "jobName": job}
