@@ -71,6 +71,14 @@ def test_the_values_start_the_same_code_locations():
         assert deployment["securityContext"]["runAsNonRoot"]
 
 
+def test_the_image_has_what_the_chart_names():
+    values = yaml.safe_load((DEPLOY / "helm" / "values.yaml").read_text())
+    assert (values["runLauncher"]["type"], values["postgresql"]["enabled"]) == ("K8sRunLauncher", True)
+    extras = re.search(r"'\.\[([\w,]+)\]'", (DEPLOY / "Dockerfile").read_text())[1].split(",")
+    assert {"k8s", "postgres", "ui"} <= set(extras)
+    assert values["dagsterWebserver"]["service"]["port"] > 1024
+
+
 # ------------------------------------------------------------------------------------------------ as processes, in deep
 
 
