@@ -112,7 +112,7 @@ class LanceIOManager(Storage, dg.ConfigurableIOManager):
     tag_template: str = Field(
         default=DEFAULT_TEMPLATE, description="Name of that tag: {run_id}, {short_run_id}, {asset}, {partition}."
     )
-    preview_rows: int = Field(default=0, description="Rows shown in the metadata `lance/preview`; 0 shows none.")
+    preview_rows: int = Field(default=0, ge=0, description="Rows shown in the metadata `lance/preview`; 0 shows none.")
 
     # Versions read by each running step, to be told with what it writes.
     _inputs: dict[str, dict[str, int]] = PrivateAttr(default_factory=dict)
@@ -364,6 +364,13 @@ def _naming(context: dg.OutputContext | dg.InputContext, what: str) -> Generator
     except LanceError as error:
         if context.has_asset_key:
             error.message = f"{what} {_described(context)}: {error.message}"
+        raise
+    except OSError as error:
+        # The file system names a file of the table, which says little to people.
+        if context.has_asset_key:
+            error.add_note(
+                f"{what} {_described(context)} failed. Does `root` name a folder that may be used from here?"
+            )
         raise
 
 

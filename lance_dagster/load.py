@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from lance_core.errors import DatasetNotFoundError, InvalidInputError
+from lance_core.errors import DatasetNotFoundError, InvalidInputError, RefNotFoundError
 from lance_dagster import _compat
 from lance_dagster.partitions import PartitionSelection, select_partitions
 from lance_dagster.predicate import typed
@@ -67,6 +67,9 @@ def open_input(
         elif preferred_branch is not None and (settings.version, settings.as_of, settings.branch) == (None,) * 3:
             return tables.open_preferred(uri, preferred_branch)
         return tables.open(uri, version=settings.version, branch=settings.branch, as_of=settings.as_of)
+    except RefNotFoundError as error:
+        error.message += tables.refs_text(uri, settings.branch or settings.version)
+        raise
     except DatasetNotFoundError as error:
         if is_empty or _compat.writes_same_asset(context):
             return None

@@ -91,7 +91,8 @@ class TablePartitions:
         """
         definition = asset.partitions_def
         if definition is None:
-            raise InvalidInputError(f"The asset {asset.key.to_user_string()} has no partitions.")
+            msg = f"The asset {asset.key.to_user_string()} has no partitions: this is for assets with `partitions_def`."
+            raise InvalidInputError(msg)
         partition_expr = find_setting("partition_expr", asset.metadata_by_key.get(asset.key, {}))
         check_partition_expr(definition, partition_expr)
         return cls(definition=definition, partition_expr=partition_expr)

@@ -26,6 +26,7 @@ import pyarrow as pa
 
 from lance_core.errors import InvalidInputError, LanceError, UnsupportedError
 from lance_core.expression import make_expression
+from lance_core.hints import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -219,7 +220,8 @@ def _expression(dimension: DimensionKeys, schema: pa.Schema) -> Expression:
     """The expression that a dimension names instead of a column."""
     text = dimension.column
     if text.isidentifier():
-        msg = f"The partition column {text!r} is not among the columns {schema.names}."
+        hint = did_you_mean(text, schema.names)
+        msg = f"The column {text!r} of 'partition_expr' is not among the columns {schema.names}.{hint}"
         raise InvalidInputError(msg)
     try:
         expression = make_expression(text, schema)

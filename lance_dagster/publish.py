@@ -67,6 +67,7 @@ def _check_unchanged(main: lance_core.LanceDataset, branch: str) -> None:
         if not properties.get(PUBLISHED, "").startswith(f"{branch}@"):
             msg = (
                 f"Version {version} of the main branch is newer than the branch {branch!r} and was not made from it: "
-                "publishing would undo it. Say `where=` which rows to replace, or begin the branch anew."
+                "publishing would undo it. Publish some rows only (`LanceResource.publish(..., where=)`), or drop the "
+                "branch and begin it anew."
             )
             raise CommitConflictError(msg, path=main.uri)

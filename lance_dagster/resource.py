@@ -10,6 +10,7 @@ import dagster as dg
 from pydantic import Field, PrivateAttr
 
 import lance_core
+from lance_core.errors import DatasetNotFoundError
 from lance_core.optimize import CompactionArguments
 from lance_core.signatures import check_options, with_options
 from lance_core.write import WriteArguments
@@ -92,9 +93,15 @@ class LanceResource(Storage, dg.ConfigurableResource):
         Raises:
             DatasetNotFoundError: The asset was never materialized here.
         """
-        if self.own_branch is not None and (version, branch, as_of) == (None, None, None):
-            return self.tables.open_preferred(self.uri(asset_key), self.own_branch)
-        return self.tables.open(self.uri(asset_key), version=version, branch=branch, as_of=as_of)
+        uri = self.uri(asset_key)
+        try:
+            if self.own_branch is not None and (version, branch, as_of) == (None, None, None):
+                return self.tables.open_preferred(uri, self.own_branch)
+            return self.tables.open(uri, version=version, branch=branch, as_of=as_of)
+        except DatasetNotFoundError as error:
+            name = _key(asset_key).to_user_string()
+            msg = f"There is no table of {name} yet: materialize it, or look whether its name and `root` are right."
+            raise DatasetNotFoundError(msg, path=uri) from error
 
     @property
     def own_branch(self) -> str | None:

@@ -12,6 +12,7 @@ import dagster as dg
 from pydantic import Field
 
 from lance_core.errors import DatasetNotFoundError, InvalidInputError
+from lance_core.hints import did_you_mean
 from lance_dagster import _compat
 from lance_dagster.located import lance_of
 from lance_dagster.metadata import storage_metadata
@@ -51,7 +52,9 @@ class RetentionPolicy:
 
     def __post_init__(self) -> None:
         if (self.older_than is None) == (self.keep is None):
-            raise InvalidInputError("A retention policy has either 'older_than' or 'keep'.")
+            raise InvalidInputError("A retention policy has either 'older_than' or 'keep': give one of them.")
+        if self.older_than is not None and self.older_than < timedelta(0):
+            raise InvalidInputError(f"A retention policy needs an age of at least 0, not {self.older_than}.")
         if self.keep is not None and self.keep < 1:
             raise InvalidInputError(f"A retention policy keeps at least 1 partition, not {self.keep}.")
 
@@ -140,7 +143,9 @@ def build_wipe_job(asset: dg.AssetsDefinition, *, resource_key: str = "lance") -
         existing = partitions.definition.get_partition_keys(dynamic_partitions_store=context.instance)
         unknown = sorted(set(config.partitions).difference(existing))
         if unknown:
-            raise InvalidInputError(f"The asset {asset.key.to_user_string()} has no partitions {unknown}.")
+            ends = f"{existing[0]} to {existing[-1]}" if existing else "none yet"
+            msg = f"The asset {asset.key.to_user_string()} has no partitions {unknown}. Its partitions are: {ends}."
+            raise InvalidInputError(f"{msg}{did_you_mean(unknown[0], existing)}")
         _delete(context, lance, asset.key, partitions, config.partitions, dry_run=config.dry_run)
 
     op = dg.op(name=name, required_resource_keys={resource_key})(wipe_partitions)

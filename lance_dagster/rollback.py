@@ -63,7 +63,7 @@ class _Rollback:
         """The reason why the version before the run cannot be restored, or None."""
         name = self.key.to_user_string()
         if self.version == 0:
-            return f"{name}: the run made the first version."
+            return f"{name}: the run made the first version, so there is none to go back to; wipe its rows instead."
         try:
             self.dataset.checkout_version(self.version)
         except VersionNotFoundError:
@@ -93,7 +93,8 @@ def build_rollback_job(
         chosen = [dg.AssetKey.from_user_string(table) for table in config.tables] or keys
         unknown = [key.to_user_string() for key in chosen if key not in keys]
         if unknown:
-            raise InvalidInputError(f"The job has no tables {unknown}.")
+            listed = ", ".join(key.to_user_string() for key in keys)
+            raise InvalidInputError(f"The job has no tables {unknown}. Its tables are: {listed}.")
         _roll_back(context, list(_rollbacks(lance, chosen, config.run_id)), config)
 
     op = dg.op(name=name, required_resource_keys={resource_key}, description="Undo what a run changed.")(roll_back_run)

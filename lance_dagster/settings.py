@@ -103,7 +103,7 @@ class WriteSettings:
             value = find_setting(name, *sources)
             return otherwise if value is None else value
 
-        mode = _choice("mode", setting("mode", default.mode), get_args(WriteMode))
+        mode = check_choice("mode", setting("mode", default.mode), get_args(WriteMode))
         if mode == "replace_partitions" and not is_partitioned:
             raise InvalidInputError(
                 "The mode 'replace_partitions' needs a partitioned asset, and this asset has no partitions."
@@ -113,15 +113,15 @@ class WriteSettings:
         profile = setting("compression_profile", default.compression_profile)
         return cls(
             mode="replace_partitions" if is_partitioned and mode == "overwrite" else mode,
-            schema_mode=_choice("schema_mode", setting("schema_mode", default.schema_mode), get_args(SchemaMode)),
-            out_of_partition=_choice(
+            schema_mode=check_choice("schema_mode", setting("schema_mode", default.schema_mode), get_args(SchemaMode)),
+            out_of_partition=check_choice(
                 "out_of_partition", setting("out_of_partition", default.out_of_partition), get_args(OutOfPartition)
             ),
             partition_expr=find_setting("partition_expr", *sources),
             merge_keys=_names("merge_keys", keys),
             branch=str(branch) if branch else None,
             compression_profile=(
-                None if profile is None else _choice("compression_profile", profile, get_args(CompressionProfile))
+                None if profile is None else check_choice("compression_profile", profile, get_args(CompressionProfile))
             ),
         )
 
@@ -173,7 +173,7 @@ class ReadSettings:
             version=str(given["tag"]) if given["tag"] is not None else _version(given["version"]),
             branch=None if branch is None else str(branch),
             as_of=_moment(given["as_of"]),
-            read=_choice("read", read, get_args(ReadMode)),
+            read=check_choice("read", read, get_args(ReadMode)),
         )
 
 
@@ -208,7 +208,12 @@ def _moment(value: Any) -> datetime | str | None:
     return datetime.fromtimestamp(value, UTC) if isinstance(value, (int, float)) else value
 
 
-def _choice(name: str, value: Any, allowed: tuple[Any, ...]) -> Any:
+def check_choice(name: str, value: Any, allowed: tuple[Any, ...]) -> Any:
+    """Return a value that is one of some.
+
+    Raises:
+        InvalidInputError: It is none of them.
+    """
     if value not in allowed:
         msg = f"{name} is one of {', '.join(map(repr, allowed))}; found {value!r}.{did_you_mean(value, allowed)}"
         raise InvalidInputError(msg)

@@ -89,6 +89,8 @@ class LanceChecks:
     _checks: Mapping[str, _Check] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        if self.min_rows is not None and self.max_rows is not None and self.min_rows > self.max_rows:
+            raise InvalidInputError(f"min_rows ({self.min_rows:,}) is more than max_rows ({self.max_rows:,}).")
         checks = dict(_given(self))
         if not checks:
             raise InvalidInputError("The check has no rule. Pass at least one, such as min_rows=1.")

@@ -23,6 +23,7 @@ from lance_core.errors import (
     RefAlreadyExistsError,
     RefNotFoundError,
 )
+from lance_core.hints import did_you_mean
 from lance_core.listing import find_tables
 from lance_core.table_id import find_table, table_to_write
 from lance_dagster.handlers.base import store_options
@@ -42,6 +43,7 @@ PLACEHOLDER = "lance/placeholder_for"
 # file system and URI parser takes literally.
 _PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.=+@-]*")
 _MAX_PART = 128
+_SHOWN_REFS = 10
 
 
 def table_path(parts: Sequence[str]) -> str:
@@ -268,6 +270,12 @@ class Tables:
             except RefNotFoundError:
                 pass
         return self.open(uri)
+
+    def refs_text(self, uri: str, name: object) -> str:
+        """Return a sentence about the tags and branches of a table, for a message about one that is not there."""
+        dataset = self.open(uri, allow_placeholder=True)
+        names = [*dataset.tags.list(), *dataset.branches.list()]
+        return did_you_mean(name, names) or f". Its tags and branches are: {', '.join(names[:_SHOWN_REFS]) or 'none'}"
 
     def find(self, uri: str) -> lance_core.LanceDataset | None:
         """Open a table, or None if there is none; every other failure is raised."""

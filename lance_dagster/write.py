@@ -134,7 +134,7 @@ def _operation(target: Target, existing: lance_core.LanceDataset | None) -> Writ
             if mode == "ignore":
                 return None
             what = "The table exists" if target.selection is None else "The run's partitions hold rows"
-            msg = f"{what} already, and the mode is 'error'."
+            msg = f"{what} already, and the mode is 'error'. Choose another mode, or delete them first."
             raise DatasetAlreadyExistsError(msg, path=target.uri)
 
 
@@ -146,6 +146,11 @@ def _request(
     frame: pa.Schema, target: Target, *, existing: lance_core.LanceDataset | None, operation: WriteOperation
 ) -> WriteRequest:
     """Make the handler's request; every error that does not depend on rows is raised here."""
+    if repeated := sorted({name for name in frame.names if frame.names.count(name) > 1}):
+        msg = (
+            f"The data has several columns of the name {', '.join(repeated)}. Rename or drop them; nothing was written."
+        )
+        raise InvalidInputError(msg, path=target.uri)
     frame, settings, selection = storable(frame), target.settings, target.selection
     expected = None if selection is None else typed(selection, frame)
     keys = _check_keys(frame, target, existing) if settings.mode == "merge" else None
@@ -209,10 +214,11 @@ def _check_keys(frame: pa.Schema, target: Target, existing: lance_core.LanceData
         declared = tuple(
             column.name for column in frame if b"lance-schema:unenforced-primary-key" in (column.metadata or {})
         )
-        if existing is not None:
-            existing.merge_insert()  # knows whether the table declares a key
-        elif not declared:
-            msg = "The mode 'merge' needs the metadata 'merge_keys': the columns that tell rows apart."
+        if not (declared if existing is None else _has_key(existing)):
+            msg = (
+                "The mode 'merge' needs the metadata 'merge_keys': the columns that tell rows apart, unless the table "
+                "has a primary key."
+            )
             raise InvalidInputError(msg, path=target.uri)
         return declared
     missing = [name for name in keys if name not in frame.names]
@@ -223,3 +229,12 @@ def _check_keys(frame: pa.Schema, target: Target, existing: lance_core.LanceData
     if existing is not None:
         existing.merge_insert(keys)
     return keys
+
+
+def _has_key(dataset: lance_core.LanceDataset) -> bool:
+    """Return whether a table declares the columns that tell its rows apart."""
+    try:
+        dataset.merge_insert()
+    except InvalidInputError:
+        return False
+    return True

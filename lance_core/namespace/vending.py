@@ -42,7 +42,8 @@ def connect(impl: str, properties: Mapping[str, str]) -> Any:
     try:
         return ln.connect(impl, dict(properties))
     except ValueError as error:
-        raise InvalidInputError(f"there is no namespace {impl!r}: {error}") from error
+        names = f"{', '.join(_IMPLEMENTATIONS)}, those of lance-namespace, and full names of classes"
+        raise InvalidInputError(f"there is no namespace {impl!r} ({error}); there are: {names}") from error
 
 
 def vended_options(namespace: str) -> tuple[dict[str, str], datetime | None]:

@@ -8,6 +8,7 @@ and in the modules of functions is refused by name.
 from __future__ import annotations
 
 import difflib
+import re
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
@@ -124,7 +125,8 @@ def _translate(sql: str, schema: pa.Schema, what: str, *, is_exact: bool = False
             translator.is_copied = isinstance(node, exp.Column | exp.Dot | exp.Bracket)
         term = translator.term(node, strict=True)
     except SqlglotError as error:
-        raise InvalidInputError(f"cannot parse the {what} {sql!r}: {str(error).splitlines()[0]}") from error
+        told = re.sub(r" for <class '[^']*'>", "", str(error).splitlines()[0])
+        raise InvalidInputError(f"cannot parse the {what} {sql!r}: {told}") from error
     except RecursionError as error:
         raise InvalidInputError(f"{what} is nested too deeply: {sql[:100]!r}...") from error
     except (InvalidInputError, UnsupportedError) as error:

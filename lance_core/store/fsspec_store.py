@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 _MAX_FILE_SYSTEMS = 16
 _MAX_MEMORY = 16 << 20
+_MAX_LINES = 5
+"""Of the text of an error: some clients append pages."""
 _THREADS = 8
 _TEMPORARY_PREFIX = ".tmp_"
 _MODIFIED_KEYS = ("last_modified", "LastModified", "mtime", "updated")
@@ -294,7 +296,8 @@ def _check_scheme(uri: str, scheme: str) -> None:
 def _translated(error: Exception, path: str, options: Mapping[str, Any]) -> Exception:
     """An error of this package or of Python that repeats no secrets."""
     status = getattr(error, "status_code", None) or getattr(error, "code", None)
-    message = without_secrets(f"{path}: {type(error).__name__}: {error}", options)
+    told = "\n".join(str(error).splitlines()[:_MAX_LINES])
+    message = without_secrets(f"{path}: {type(error).__name__}: {told}", options)
     if isinstance(error, (FileNotFoundError, NotADirectoryError, IsADirectoryError)) or status == 404:
         return NotFoundError("there is no such file", path=path)
     if isinstance(error, PermissionError) or status in {401, 403}:

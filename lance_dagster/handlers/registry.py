@@ -48,6 +48,10 @@ def handler_for(type_: type, handlers: Sequence[TypeHandler] = ()) -> TypeHandle
             module, attribute = _HANDLERS[name]
             handler: TypeHandler = getattr(importlib.import_module(f"lance_dagster.handlers.{module}"), attribute)
             return handler
+    name = type_.__qualname__ if type_.__module__ == "builtins" else f"{type_.__module__}.{type_.__qualname__}"
     names = ", ".join([*by_name, *_HANDLERS])
-    msg = f"Storing or loading {type_.__module__}.{type_.__qualname__} in a Lance table (known: {names})"
+    msg = (
+        f"{name} is no frame that a Lance table can be stored from or loaded as. Return, or annotate the input as, one "
+        f"of these, or add others by `type_handlers` of the IO manager: {names}."
+    )
     raise UnsupportedError(msg)

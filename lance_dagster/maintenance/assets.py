@@ -5,7 +5,7 @@ No ``from __future__ import annotations`` here: Dagster reads the annotations of
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import dagster as dg
 from pydantic import Field
@@ -29,6 +29,7 @@ from lance_dagster.maintenance.tasks import cleanup as cleanup_step
 from lance_dagster.maintenance.tasks import compaction as compaction_step
 from lance_dagster.maintenance.tasks import materialization
 from lance_dagster.metadata import TABLE_LINK, readable
+from lance_dagster.settings import check_choice
 from lance_dagster.units import age_text
 
 PLAN = "maintenance"
@@ -105,6 +106,7 @@ def build_maintenance_assets(
     Returns:
         Assets, ready for ``dg.Definitions(assets=[*yours, *these])``.
     """
+    check_choice("per", per, get_args(Per))
     setting = Setting(
         resource_key=resource_key,
         spark_resource_key=spark_resource_key,

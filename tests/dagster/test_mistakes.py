@@ -4,6 +4,7 @@ A row says what is done and the words that the message must have.
 """
 
 import warnings
+from datetime import timedelta
 from pathlib import Path
 
 import dagster as dg
@@ -22,9 +23,12 @@ from lance_dagster import (
     ExecutionPolicy,
     LanceIOManager,
     LanceResource,
+    RetentionPolicy,
     build_lance_checks,
     build_maintenance_assets,
+    build_retention_asset,
     build_table_sensor,
+    build_wipe_job,
     check_definitions,
     lance_asset_metadata,
 )
@@ -169,6 +173,29 @@ ARGUMENTS = {
     "threshold in percent": (lambda: DeletionPolicy(threshold=10), ["between 0 and 1", "10"]),
     "nothing to keep": (lambda: CleanupPolicy(retain_versions=0), ["at least one version must stay"]),
     "no memory": (lambda: ExecutionPolicy(max_memory_bytes=1), ["128 MiB"]),
+    "misspelt per": (lambda: build_maintenance_assets("a", per="tabel"), ["per is one of", "Did you mean 'table'"]),
+    "fewer rows than none": (lambda: LanceIOManager(root="x", preview_rows=-1), ["preview_rows", "-1"]),
+    "retention without a rule": (RetentionPolicy, ["'older_than' or 'keep'", "give one"]),
+    "retention of a negative age": (lambda: RetentionPolicy(older_than=timedelta(-1)), ["at least 0", "-1 day"]),
+    "retention of letters": (
+        lambda: build_retention_asset(
+            asset_of({"partition_expr": "day"}, partitions_def=LETTERS), RetentionPolicy(keep=1)
+        ),
+        ["needs time partitions"],
+    ),
+    "wiping what has no partitions": (
+        lambda: build_wipe_job(asset_of()),
+        ["asset has no partitions", "partitions_def"],
+    ),
+    "more than the most": (lambda: build_lance_checks("a", min_rows=5, max_rows=1), ["min_rows (5)", "max_rows (1)"]),
+    "unknown namespace": (
+        lambda: LanceResource(root="", namespace={"impl": "glue"}).dataset("a"),
+        ["no namespace 'glue'", "there are: dir, rest"],
+    ),
+    "table of another root": (
+        lambda: LanceResource(root="/nowhere").dataset("a/b"),
+        ["no table of a/b yet", "materialize it", "[/nowhere/a/b.lance]"],
+    ),
     "no versions to look at": (lambda: build_table_sensor("a", max_versions=0), ["at least 1", "not 0"]),
     "checks without a rule": (lambda: build_lance_checks("a"), ["min_rows"]),
     "misspelt rule": (lambda: build_lance_checks("a", minrows=1), ["minrows"]),
@@ -183,7 +210,7 @@ ARGUMENTS = {
 @pytest.mark.parametrize("mistake", ARGUMENTS)
 def test_mistakes_in_arguments(mistake):
     work, words = ARGUMENTS[mistake]
-    with pytest.raises((InvalidInputError, ValidationError, TypeError, dg.DagsterError)) as error:
+    with pytest.raises((LanceError, ValidationError, TypeError, dg.DagsterError)) as error:
         work()
     assert not [word for word in words if word not in str(error.value)], str(error.value)
 
@@ -193,7 +220,7 @@ def test_mistakes_in_arguments(mistake):
 RUNS = {
     "misspelt run tag": ({"tags": {"lance/moed": "append"}}, ["'lance/moed'", "Did you mean 'lance/mode'"]),
     "misspelt value of a run tag": ({"tags": {"lance/mode": "appned"}}, ["'appned'", "Did you mean 'append'"]),
-    "merge without keys": ({"metadata": {"mode": "merge"}}, ["primary key"]),
+    "merge without keys": ({"metadata": {"mode": "merge"}}, ["needs the metadata 'merge_keys'", "primary key"]),
     "merge keys that are missing": (
         {"metadata": {"mode": "merge", "merge_keys": ["ids"]}},
         ["['ids']", "not among the columns", "Did you mean 'id'"],
@@ -201,15 +228,22 @@ RUNS = {
     "no partition_expr": ({"partitions_def": LETTERS}, ["needs the metadata 'partition_expr'"]),
     "partition_expr of no column": (
         {"partitions_def": LETTERS, "metadata": {"partition_expr": "dya"}},
-        ["dya", "day"],
+        ["'dya' of 'partition_expr'", "Did you mean 'day'"],
     ),
     "rows of other partitions": (
         {"partitions_def": LETTERS, "metadata": {"partition_expr": "day"}},
         ["outside of the run's partitions", "Nothing was written", "lance/out_of_partition"],
     ),
     "no table at all": ({"value": None}, ["returned None"]),
-    "a list of dicts": ({"value": [{"id": 1}]}, ["list"]),
-    "a number": ({"value": 3}, ["int"]),
+    "a list of dicts": ({"value": [{"id": 1}]}, ["list is no frame", "pandas.DataFrame", "type_handlers"]),
+    "a number": ({"value": 3}, ["int is no frame"]),
+    "a column twice": ({"value": pa.table([[1], [2]], names=["a", "a"])}, ["several columns of the name a", "Rename"]),
+    "values of several types": (
+        {"value": pd.DataFrame({"id": [1, 2], "mixed": [1, "x"]})},
+        ["column 'mixed'", "several types", "astype"],
+    ),
+    "no columns": ({"value": pa.table({})}, ["at least one column"]),
+    "a tag of unknown fields": ({"manager": {"tag_template": "{rn_id}"}}, ["['rn_id']", "{run_id}"]),
     "other columns in an append": (
         {"metadata": {"mode": "append"}, "value": pa.table({"id": [1], "dya": ["a"]})},
         ["dya"],
@@ -218,7 +252,7 @@ RUNS = {
         {"metadata": {"mode": "append"}, "value": pa.table({"id": ["x"], "day": ["a"], "at": [1.0]})},
         ["id", "string", "int64"],
     ),
-    "a table where none may be": ({"metadata": {"mode": "error"}}, ["exists", "'error'"]),
+    "a table where none may be": ({"metadata": {"mode": "error"}}, ["exists", "'error'", "Choose another mode"]),
     "a branch of no name": ({"metadata": {"branch": "a..b"}}, ["a..b"]),
     "misspelt mode at run time": ({"given": {"mode": "appned"}}, ["Did you mean 'append'"]),
     "a place of no service": ({"metadata": {"lance/uri": "s4://bucket/t"}}, ["s4"]),
@@ -284,14 +318,23 @@ def test_a_run_refuses_two_assets_on_one_table_before_it_writes(root, instance):
     assert not Path(root).exists()
 
 
+def test_a_root_that_is_no_folder(tmp_path, instance):
+    root = tmp_path / "file"
+    root.write_text("")
+    with pytest.raises(OSError, match="Not a directory") as error:
+        dg.materialize([asset_of()], instance=instance, resources={"io_manager": LanceIOManager(root=str(root))})
+    assert error.value.__notes__ == ["Storing asset failed. Does `root` name a folder that may be used from here?"]
+
+
 LOADS = {
     "columns that are missing": ({"columns": ["dya"]}, pa.Table, ["['dya']", "Did you mean 'day'"]),
     "columns in another case": ({"columns": ["ID"]}, pa.Table, ["['ID']", "Did you mean 'id'"]),
-    "filter that is no SQL": ({"filter": "id >"}, pa.Table, ["id >"]),
+    "filter that is no SQL": ({"filter": "id >"}, pa.Table, ["id >", "'expression' missing. Line 1, Col: 4"]),
     "filter of no column": ({"filter": "idd > 1"}, pa.Table, ["idd"]),
     "version that is missing": ({"version": 9}, pa.Table, ["9"]),
-    "tag that is missing": ({"tag": "release"}, pa.Table, ["release"]),
-    "branch that is missing": ({"branch": "trial"}, pa.Table, ["trial"]),
+    "tag that is missing": ({"tag": "release"}, pa.Table, ["release", "Its tags and branches are: first, audit"]),
+    "branch that is missing": ({"branch": "audti"}, pa.Table, ["audti", "Did you mean 'audit'?"]),
+    "time that is none": ({"as_of": "yesterday"}, pa.Table, ["'yesterday' is not a point in time", "2026-01-31"]),
     "a part of a dataset": ({"columns": ["id"]}, lance_core.LanceDataset, ["cannot stand for some", "LanceScanner"]),
     "a type that is no frame": ({}, int, ["int"]),
     "does not exist yet": ({}, pd.DataFrame, ["no table of the asset asset yet", "materialize it first"]),
@@ -302,7 +345,9 @@ LOADS = {
 def test_mistakes_in_loads(root, instance, mistake):
     metadata, annotation, words = LOADS[mistake]
     if mistake != "does not exist yet":
-        lance_core.write_dataset(ROWS, f"{root}/asset.lance")
+        table = lance_core.write_dataset(ROWS, f"{root}/asset.lance")
+        table.tags.create("first")
+        table.create_branch("audit")
     resources = {"io_manager": LanceIOManager(root=root)}
     with pytest.raises(LanceError) as error:
         dg.materialize(
