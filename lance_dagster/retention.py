@@ -129,6 +129,9 @@ def build_retention_asset(
 def build_wipe_job(asset: dg.AssetsDefinition, *, resource_key: str = "lance") -> dg.JobDefinition:
     """A job ``<table>__wipe_partitions`` that deletes the rows of partitions in one commit.
 
+    Dagster's own storages cannot forget partitions: the UI goes on to show them as materialized, with an observation
+    that they have no rows.
+
     Args:
         asset: The asset, with partitions and the metadata ``partition_expr``.
         resource_key: Where the ``LanceResource`` is.
@@ -146,7 +149,10 @@ def build_wipe_job(asset: dg.AssetsDefinition, *, resource_key: str = "lance") -
             ends = f"{existing[0]} to {existing[-1]}" if existing else "none yet"
             msg = f"The asset {asset.key.to_user_string()} has no partitions {unknown}. Its partitions are: {ends}."
             raise InvalidInputError(f"{msg}{did_you_mean(unknown[0], existing)}")
-        _delete(context, lance, asset.key, partitions, config.partitions, dry_run=config.dry_run)
+        told = _delete(context, lance, asset.key, partitions, config.partitions, dry_run=config.dry_run)
+        for key in [] if told["lance/skipped"] else config.partitions:
+            metadata = {"lance/summary": "wiped: no rows", "dagster/partition_row_count": 0, **told}
+            context.log_event(dg.AssetObservation(asset.key, partition=key, metadata=metadata))
 
     op = dg.op(name=name, required_resource_keys={resource_key})(wipe_partitions)
     # An op and a graph of one name would not load in one code location.
@@ -187,5 +193,5 @@ def _delete(
         dataset.version,
     )
     if dataset.branch is None and not _compat.forget_partitions(context.instance, key, keys):
-        context.log.info("This Dagster storage cannot forget partitions; their events stay.")
+        context.log.info("Dagster's storage cannot forget partitions: the UI goes on to show them as materialized.")
     return {**metadata, "lance/version": dataset.version, "lance/skipped": False}

@@ -148,7 +148,7 @@ def test_the_primary_key_of_the_table(run, tables):
 
 
 REFUSED = {
-    "no keys": ({"mode": "merge"}, {"id": [1], "a": ["x"]}, "merge has no key"),
+    "no keys": ({"mode": "merge"}, {"id": [1], "a": ["x"]}, "needs the metadata .merge_keys."),
     "unknown key": ({"mode": "merge", "merge_keys": ["nope"]}, {"id": [1], "a": ["x"]}, "nope"),
     "type": ({"mode": "append"}, {"id": ["one"], "a": ["x"]}, "'id' is string in the data and int64 in the table"),
     "two types": ({"mode": "append"}, {"id": ["1"], "a": [True]}, "'id' is .*'a' is"),

@@ -66,7 +66,10 @@ def test_partitions_are_wiped_as_a_commit(root, instance, tables):
 
     assert wipe(partitions=[KEYS[1]], dry_run=True).success
     assert days(tables) == KEYS
-    assert wipe(partitions=[KEYS[1], KEYS[3]]).success
+    result = wipe(partitions=[KEYS[1], KEYS[3]])
+    told = [event.asset_observation_data.asset_observation for event in result.all_events if event.is_asset_observation]
+    empty = [(one.partition, one.metadata["dagster/partition_row_count"].value) for one in told]
+    assert empty == [(KEYS[1], 0), (KEYS[3], 0)]
     assert days(tables) == [KEYS[0], KEYS[2], KEYS[4]]
     assert not wipe(partitions=["2027-01-01"]).success
 
