@@ -128,7 +128,7 @@ def test_the_run_log_says_what_is_written_and_committed(go, trial, root, instanc
     lines = [record.user_message for record in instance.all_logs(result.run_id) if record.level == 20]
     assert f"Storing orders in {root}/orders.lance/tree/trial (mode overwrite)." in lines
     (committed,) = [line for line in lines if line.startswith("Committed version 2 of ")]
-    assert "1 rows" in committed
+    assert "1 row and" in committed
 
 
 def test_recorded_versions_are_those_of_the_environment(go, trial, tables):
