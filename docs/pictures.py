@@ -49,7 +49,7 @@ class Picture:
         location: Code location that has the page: ``example`` or ``hundred``.
         path: Of the page; ``{run:JOB}`` is the newest run of a job.
         clicks: Texts of the elements that are clicked on, one after the other.
-        top: Text that is scrolled to the top.
+        top: Text that is scrolled to the top of what it scrolls in.
         height: Of the page in pixels.
     """
 
@@ -81,7 +81,12 @@ PICTURES = [
     ),
     Picture(name="progress", location="hundred", path="/runs/{run:load_clicks}", top="STEP_START", height=700),
     Picture(name="hundred_tables", location="hundred", path="/asset-groups", height=1000),
-    Picture(name="health", location="hundred", path="/assets/lance_maintenance/table_health", top="Metadata"),
+    Picture(
+        name="health",
+        location="hundred",
+        path="/assets/lance_maintenance/table_health",
+        clicks=("[Show Markdown]",),
+    ),
     Picture(
         name="change_partitions",
         location="hundred",
@@ -107,7 +112,10 @@ _SCROLL = """
   const all = [...document.querySelectorAll('*')].filter(e => e.innerText && e.innerText.trim() === text);
   const last = all[all.length - 1];
   if (!last) return 'no element with the text ' + text;
-  last.scrollIntoView({block: 'start'});
+  let box = last.parentElement;
+  while (box && !(box.scrollHeight > box.clientHeight && /auto|scroll/.test(getComputedStyle(box).overflowY)))
+    box = box.parentElement;
+  if (box) box.scrollTop += last.getBoundingClientRect().top - box.getBoundingClientRect().top;
   return '';
 })()
 """

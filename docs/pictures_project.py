@@ -2,14 +2,14 @@
 
 A hundred tables with maintenance, a table whose partitions changed from days to months, and a write that takes a while.
 Tables go below the folder of the environment variable ``PICTURES_LAKE``.
-"""
 
-from __future__ import annotations
+No ``from __future__ import annotations`` here: Dagster reads the annotations of assets.
+"""
 
 import os
 import time
+from collections.abc import Iterator
 from datetime import date, timedelta
-from typing import TYPE_CHECKING
 
 import dagster as dg
 import numpy as np
@@ -23,9 +23,6 @@ from lance_dagster import (
     build_partition_change_job,
     describe_tables,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 NUM_TABLES, NUM_AREAS = 100, 10
 NUM_IN_NEED = 12
