@@ -35,7 +35,7 @@ EXAMPLE = PROJECT / "example_project"
 IMAGES = EXAMPLE / "images"
 SHOWN_FOLDER = "/home/demo"
 """Shown in place of the temporary folder."""
-WIDTH, SCALE = 1250, 1.5
+WIDTH, SCALE = 1300, 1.5
 """Pixels of a page, and pixels of the picture for each: sharp where a README shows it 900 pixels wide."""
 SETTLED_S, MAX_WAIT_S = 3.0, 90.0
 
@@ -258,8 +258,11 @@ def served(location: str, folder: str) -> Iterator[str]:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = str(free.getsockname()[1])
-        definitions = ["-m", "example_project.definitions"] if location == "example" else ["-f", script]
-        server = [sys.executable, "-m", "dagster_webserver", "-h", "127.0.0.1", "-p", port, *definitions]
+        target = {"module_name": "example_project.definitions"} if location == "example" else {"relative_path": script}
+        kind = "python_module" if location == "example" else "python_file"
+        target["location_name"] = "example_project" if location == "example" else location
+        (home / "workspace.yaml").write_text(json.dumps({"load_from": [{kind: target}]}))
+        server = [sys.executable, "-m", "dagster_webserver", "-h", "127.0.0.1", "-p", port, "-w", "workspace.yaml"]
         with started(server, cwd=home, **output):
             address = f"http://127.0.0.1:{port}"
             wait_for(partial(fetched, f"{address}/server_info"))
@@ -283,6 +286,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder, opened_page() as page:
         for location in dict.fromkeys(one.location for one in chosen):
             with served(location, folder) as server:
+                page.ask("Page.navigate", url=server)
+                page.act(_CLICK % json.dumps("Hide navigation"))
                 for one in (one for one in chosen if one.location == location):
                     before, _, job = one.path.rstrip("}").partition("{run:")
                     path = before + newest_run(server, job) if job else one.path

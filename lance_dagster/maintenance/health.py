@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 _THREADS = 8
 _MAX_TEXT = 300
+_SHOWN_TABLES = 40
 # What a table needs comes first: pages are narrower than all numbers together.
 _HEADER = ("table", "needs", "rows", "fragments", "to merge", "deleted", "bytes", "not indexed", "versions", "tags")
 
@@ -156,14 +157,19 @@ def look_at(
 
 
 def health_markdown(tables: Sequence[TableHealth]) -> str:
-    """All tables as a Markdown table, those that need something first."""
+    """Tables as a Markdown table, those that need something first; of many, the first ones."""
     lines = [f"| {' | '.join(_HEADER)} |", f"|---|---|{'---:|' * (len(_HEADER) - 2)}"]
-    for health in sorted(tables, key=lambda table: (table.problem is None, not table.needs, table.table)):
+    ordered = sorted(tables, key=lambda table: (table.problem is None, not table.needs, table.table))
+    for health in ordered[:_SHOWN_TABLES]:
         needs = health.problem or "; ".join(f"**{name}**: {why}" for name, why in health.needs.items()) or "nothing"
         # Texts of advice would make the table wider than the page.
         needs += f"; *advice*: {len(health.advice)}, see `lance/advice`" if health.advice else ""
         cells = [f"`{health.table}`", needs, *_cells(health.numbers)]
         lines.append(f"| {' | '.join(cells)} |")
+    if hidden := ordered[_SHOWN_TABLES:]:
+        num_sick = sum(1 for table in hidden if table.needs or table.problem)
+        text = f"{num_sick:,} of them need something, see `lance/needs`" if num_sick else "nothing"
+        lines.append(f"| and {len(hidden):,} more | {text} |{' |' * (len(_HEADER) - 2)}")
     return "\n".join(lines)
 
 
