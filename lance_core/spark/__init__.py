@@ -18,13 +18,14 @@ if TYPE_CHECKING:
     from lance_core.spark.read import read_lance, read_lance_changes
     from lance_core.spark.result import CommitResult
     from lance_core.spark.session import recommended_conf, register
-    from lance_core.spark.table import LanceTable
+    from lance_core.spark.table import LanceOptimizeBuilder, LanceTable
     from lance_core.spark.write import write_lance
 
 __all__ = [
     "ChangeOptions",
     "CommitResult",
     "LanceMergeBuilder",
+    "LanceOptimizeBuilder",
     "LanceTable",
     "add_columns_lance",
     "archive_lance_core",
@@ -59,7 +60,7 @@ _HOMES = {
     "read": ("read_lance", "read_lance_changes"),
     "result": ("CommitResult",),
     "session": ("recommended_conf", "register"),
-    "table": ("LanceTable",),
+    "table": ("LanceOptimizeBuilder", "LanceTable"),
     "write": ("write_lance",),
 }
 _MODULES = {name: module for module, names in _HOMES.items() for name in names}

@@ -19,6 +19,7 @@ from lance_core.scan.plan import plan_filter
 from lance_core.signatures import with_options
 from lance_core.spark.blob_columns import CLAUSE, KeptBlobs, blob_columns, written_schema
 from lance_core.spark.conditions import quoted
+from lance_core.spark.delta_names import refused
 from lance_core.spark.merge_clauses import (
     SOURCE,
     TARGET,
@@ -183,6 +184,7 @@ class LanceMergeBuilder:
     whenMatchedUpdateAll = when_matched_update_all  # noqa: N815
     whenMatchedDelete = when_matched_delete  # noqa: N815
     whenNotMatchedInsertAll = when_not_matched_insert_all  # noqa: N815
+    withSchemaEvolution = refused("withSchemaEvolution")  # noqa: N815
 
     def execute(self) -> CommitResult:
         """Merge.

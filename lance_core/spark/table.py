@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -10,6 +11,7 @@ from lance_core.errors import InvalidInputError, RefNotFoundError
 from lance_core.optimize import CompactionArguments
 from lance_core.signatures import check_options, with_options
 from lance_core.spark import table_frames
+from lance_core.spark.delta_names import refused
 from lance_core.spark.distribute import compact_lance
 from lance_core.spark.merge import LanceMergeBuilder
 from lance_core.spark.modification import ChangeOptions
@@ -30,6 +32,28 @@ if TYPE_CHECKING:
     from lance_core.optimize import CompactionMetrics
     from lance_core.spark.conditions import Condition
     from lance_core.spark.result import CommitResult
+
+
+_STORE_OPTIONS = ("storage_options", "base_store_params")
+
+
+class LanceOptimizeBuilder:
+    """Made by `LanceTable.optimize`, as in Delta."""
+
+    def __init__(self, spark: SparkSession, uri: str, settings: Mapping[str, Any]) -> None:
+        self._spark = spark
+        self._uri = uri
+        self._settings = dict(settings)
+
+    @with_options(CompactionArguments)
+    def execute_compaction(self, **options: Unpack[CompactionArguments]) -> CompactionMetrics:
+        """Merge small fragments and drop deleted rows, in Spark's tasks; see `lance_core.spark.compact_lance`."""
+        check_options("execute_compaction", CompactionArguments, options)
+        return compact_lance(self._spark, self._uri, **self._settings, **options)
+
+    executeCompaction = execute_compaction  # noqa: N815 the name in Delta
+    executeZOrderBy = refused("executeZOrderBy")  # noqa: N815
+    where = refused("where")
 
 
 class LanceTable:
@@ -82,6 +106,27 @@ class LanceTable:
 
     forPath = for_path  # noqa: N815 the name in Delta
 
+    @classmethod
+    def for_name(cls, spark: SparkSession, name: str) -> LanceTable:
+        """Open a table of a Lance catalog, in a classic session.
+
+        Args:
+            spark: The session; its settings have the catalog, and options of its store.
+            name: Name of the table as in SQL, such as ``lance.db.events``.
+
+        Raises:
+            AnalysisException: There is no such table, or it is none of a Lance catalog.
+        """
+        register(spark)
+        location = spark.sql(f"SELECT location FROM {name}.detail").collect()[0][0]  # noqa: S608 of the user
+        catalog = name.partition(".")[0].strip("`")
+        catalog = catalog if spark.conf.get(f"spark.sql.catalog.{catalog}", None) else spark.catalog.currentCatalog()
+        texts = {key: spark.conf.get(f"spark.sql.catalog.{catalog}.{key}", None) for key in _STORE_OPTIONS}
+        settings = {key: json.loads(text) for key, text in texts.items() if text is not None}
+        return cls.for_path(spark, location, **settings)
+
+    forName = for_name  # noqa: N815 the name in Delta
+
     # ------------------------------------------------------------------------------------------------------- reading
 
     def to_df(self) -> DataFrame:
@@ -117,6 +162,10 @@ class LanceTable:
     def branches(self) -> DataFrame:
         """Branches and where they come from; the main branch is not among them."""
         return self._frame(table_frames.branch_rows(self._open()), table_frames.BRANCHES)
+
+    def indices(self) -> DataFrame:
+        """Indices of the newest version, and how many rows they cover."""
+        return self._frame(table_frames.index_rows(self._open()), table_frames.INDICES)
 
     # ------------------------------------------------------------------------------------------------------ changing
 
@@ -224,11 +273,9 @@ class LanceTable:
 
     # --------------------------------------------------------------------------------------------------- maintenance
 
-    @with_options(CompactionArguments)
-    def optimize(self, **options: Unpack[CompactionArguments]) -> CompactionMetrics:
-        """Merge small fragments and drop deleted rows, in Spark's tasks; see `lance_core.spark.compact_lance`."""
-        check_options("optimize", CompactionArguments, options)
-        return compact_lance(self._spark, self._uri, **self._settings, **options)
+    def optimize(self) -> LanceOptimizeBuilder:
+        """What can be done to the files of the table, such as ``optimize().execute_compaction()``."""
+        return LanceOptimizeBuilder(self._spark, self._uri, self._settings)
 
     def vacuum(
         self,
@@ -277,6 +324,21 @@ class LanceTable:
         return self.restore_to_version(dataset.version)
 
     restoreToTimestamp = restore_to_timestamp  # noqa: N815 the name in Delta
+
+    convertToDelta = refused("convertToDelta")  # noqa: N815 as all of these
+    isDeltaTable = refused("isDeltaTable")  # noqa: N815
+    generate = refused("generate")
+    create = refused("create")
+    createIfNotExists = refused("createIfNotExists")  # noqa: N815
+    createOrReplace = refused("createOrReplace")  # noqa: N815
+    replace = refused("replace")
+    columnBuilder = refused("columnBuilder")  # noqa: N815
+    clone = refused("clone")
+    cloneAtVersion = refused("cloneAtVersion")  # noqa: N815
+    cloneAtTimestamp = refused("cloneAtTimestamp")  # noqa: N815
+    upgradeTableProtocol = refused("upgradeTableProtocol")  # noqa: N815
+    addFeatureSupport = refused("addFeatureSupport")  # noqa: N815
+    dropFeatureSupport = refused("dropFeatureSupport")  # noqa: N815
 
     def __repr__(self) -> str:
         return f"LanceTable({self._uri!r})"

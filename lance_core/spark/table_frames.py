@@ -31,6 +31,10 @@ FILES = (
 )
 TAGS = "tag string not null, version bigint not null, branch string, created_at timestamp, metadata map<string, string>"
 BRANCHES = "branch string not null, parent_branch string, parent_version bigint, created_at timestamp"
+INDICES = (
+    "index string not null, index_type string, columns array<string>, num_rows bigint, num_unindexed_rows bigint, "
+    "size_in_bytes bigint"
+)
 """Schemas, in Spark's words."""
 
 
@@ -103,3 +107,11 @@ def branch_rows(dataset: LanceDataset) -> Iterator[Row]:
     for name, branch in dataset.branches.list().items():
         created = datetime.fromtimestamp(branch["create_at"], UTC)
         yield name, branch["parent_branch"], branch["parent_version"], created
+
+
+def index_rows(dataset: LanceDataset) -> Iterator[Row]:
+    """Indices of the newest version, and how many rows they cover."""
+    num_rows = dataset.snapshot.manifest.num_rows
+    for index in dataset.describe_indices():
+        covered = index.num_rows_indexed
+        yield index.name, index.index_type, index.field_names, covered, num_rows - covered, index.total_size_bytes

@@ -8,7 +8,16 @@ from pyspark.sql import functions as F  # noqa: N812 everybody's name for it
 
 import lance_core
 from lance_core.errors import DatasetNotFoundError, InvalidInputError, UnsupportedError
-from lance_core.spark import LanceTable, delete_lance, read_lance, update_lance, write_lance
+from lance_core.spark import (
+    LanceMergeBuilder,
+    LanceOptimizeBuilder,
+    LanceTable,
+    delete_lance,
+    read_lance,
+    update_lance,
+    write_lance,
+)
+from lance_core.spark.delta_names import REFUSED
 
 pytestmark = pytest.mark.spark
 
@@ -62,9 +71,20 @@ def test_a_table_is_changed_and_maintained_with_deltas_methods(spark, uri, table
     with pytest.raises(InvalidInputError, match="no action"):
         keys.execute()
     assert lance.create_index("id", "BTREE").version == 5
-    assert lance.optimize(target_rows_per_fragment=100).fragments_removed > 1
+    assert lance.optimize().executeCompaction(target_rows_per_fragment=100).fragments_removed > 1
+    assert [tuple(row)[:5] for row in lance.indices().collect()] == [("id_idx", "BTree", ["id"], 14, 0)]
     assert lance.vacuum(0, retain_versions=1).old_versions > 1
     assert ids(table) == list(range(14))
+
+
+OWNERS = (LanceTable, LanceOptimizeBuilder, LanceMergeBuilder)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_methods_of_delta_that_are_not_supported_say_what_to_use(name):
+    method = next(getattr(owner, name) for owner in OWNERS if hasattr(owner, name))
+    with pytest.raises(UnsupportedError, match=f"{name} is not supported for Lance tables: {REFUSED[name]}"):
+        method()
 
 
 CONDITIONS = ["day < '2020-01-03'", "at < '2020-01-03'", "year(`day`) = 2020 AND id % 5 = 1", "id div 4 = 2"]
