@@ -15,9 +15,10 @@ from pyspark.sql.types import StructType
 
 from lance_core.dataset import dataset as open_dataset
 from lance_core.encoding.profiles import checked_profile
-from lance_core.errors import DatasetAlreadyExistsError, DatasetNotFoundError, InvalidInputError
+from lance_core.errors import DatasetAlreadyExistsError, DatasetNotFoundError
 from lance_core.methods.files import drop
 from lance_core.spark import table_frames
+from lance_core.spark.catalog_commands import COMMANDS
 from lance_core.spark.pushdown import marked
 from lance_core.spark.types import check_names, lance_schema
 from lance_core.spark.worker_errors import without_traceback
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
 _SUFFIX = ".lance"
 _STORE_OPTIONS = ("storage_options", "base_store_params")
-_PROPERTIES = ("data_storage_version", "enable_stable_row_ids", "compression_profile")
 
 
 class CatalogSource(DataSource):
@@ -50,12 +50,15 @@ class CatalogSource(DataSource):
     @without_traceback
     def schema(self) -> str:
         """Run the command, or return the columns of the rows that it is about."""
-        commands = {"tables": _tables, "namespaces": _namespaces, "create": _create, "drop": _drop}
         command, path = self._given["command"], _path(self._given)
-        if command in _FACTS:
+        if command in COMMANDS:
+            dataset = open_dataset(path, **_store_options(self._given))
+            self._answer = marked(COMMANDS[command](dataset, self._given))
+        elif command in _FACTS:
             open_dataset(path, **_store_options(self._given))
             return _FACTS[command][0]
-        self._answer = marked({"names": "/".join(commands[command](path, self._given))})
+        else:
+            self._answer = marked({"names": "/".join(_LISTS[command](path, self._given))})
         return "name string"
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -91,6 +94,7 @@ _FACTS: Mapping[str, tuple[str, Callable[[LanceDataset], Iterable[tuple[Any, ...
     "files": (table_frames.FILES, table_frames.file_rows),
     "tags": (table_frames.TAGS, table_frames.tag_rows),
     "branches": (table_frames.BRANCHES, table_frames.branch_rows),
+    "indices": (table_frames.INDICES, table_frames.index_rows),
 }
 """Columns and rows by command."""
 
@@ -122,21 +126,15 @@ def _namespaces(path: str, given: Mapping[str, str]) -> list[str]:
 
 
 def _create(path: str, given: Mapping[str, str]) -> list[str]:
-    """Create a table without rows; its name if it was there."""
-    names = {*_STORE_OPTIONS, *_PROPERTIES, "command", "path", "columns", "owner", "comment", "is_managed_location"}
-    unknown = sorted(name for name in given if name not in names and not name.startswith("option."))
-    if unknown:
-        raise InvalidInputError(
-            f"Unknown table property {', '.join(map(repr, unknown))}; the properties are: {', '.join(_PROPERTIES)}."
-        )
+    """Create a table without rows; its name if it was there and must not be replaced."""
     columns = lance_schema(StructType.fromJson(json.loads(given["columns"])), is_declared=True)
     check_names(columns)
     profile = given.get("compression_profile")
     try:
-        write_dataset(
+        dataset = write_dataset(
             columns.empty_table(),
             path,
-            mode="create",
+            mode="overwrite" if given["command"] == "replace" else "create",
             data_storage_version=given.get("data_storage_version"),
             compression_profile=None if profile is None else checked_profile(profile),
             enable_stable_row_ids=given.get("enable_stable_row_ids", "false").lower() == "true",
@@ -144,6 +142,8 @@ def _create(path: str, given: Mapping[str, str]) -> list[str]:
         )
     except DatasetAlreadyExistsError:
         return ["it"]
+    if "table_config" in given:
+        dataset.update_config(json.loads(given["table_config"]))
     return []
 
 
@@ -156,3 +156,13 @@ def _drop(path: str, given: Mapping[str, str]) -> list[str]:
         return []
     drop(path, options.get("storage_options"))
     return ["it"]
+
+
+_LISTS: Mapping[str, Callable[[str, Mapping[str, str]], list[str]]] = {
+    "tables": _tables,
+    "namespaces": _namespaces,
+    "create": _create,
+    "replace": _create,
+    "drop": _drop,
+}
+"""Commands that answer with names."""

@@ -92,11 +92,18 @@ def describe(snapshot: Snapshot, plan: ScanPlan) -> str:
     manifest = snapshot.manifest
     paths = dict(_paths(plan.schema, manifest.schema))
     indexed = _indexed_paths(manifest)
+    properties = {
+        **manifest.config,
+        "data_storage_version": str(manifest.data_storage_version),
+        "enable_stable_row_ids": str(manifest.uses_stable_row_ids).lower(),
+    }
     described = {
         "version": snapshot.version,
         "rows": manifest.num_rows,
         "bytes": manifest.fragments.data_file_totals()[1],
         "stable_ids": manifest.uses_stable_row_ids,
+        "property_names": list(properties),
+        "properties": list(properties.values()),
         "paths": list(paths),
         "sql": list(paths.values()),
         "indexed": [paths[path] for path in indexed if paths.get(path)],

@@ -10,11 +10,15 @@ import org.apache.spark.sql.catalyst.analysis.NoSuchTableException;
 import org.apache.spark.sql.catalyst.analysis.TableAlreadyExistsException;
 import org.apache.spark.sql.connector.catalog.Identifier;
 import org.apache.spark.sql.connector.catalog.NamespaceChange;
+import org.apache.spark.sql.connector.catalog.ProcedureCatalog;
+import org.apache.spark.sql.connector.catalog.StagedTable;
+import org.apache.spark.sql.connector.catalog.StagingTableCatalog;
 import org.apache.spark.sql.connector.catalog.SupportsNamespaces;
 import org.apache.spark.sql.connector.catalog.Table;
-import org.apache.spark.sql.connector.catalog.TableCatalog;
 import org.apache.spark.sql.connector.catalog.TableChange;
+import org.apache.spark.sql.connector.catalog.procedures.UnboundProcedure;
 import org.apache.spark.sql.connector.expressions.Transform;
+import org.apache.spark.sql.types.Metadata;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
@@ -25,10 +29,10 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  *
  * <p>Compiled by Janino: no generics, no lambdas.
  */
-public class LanceCatalog implements TableCatalog, SupportsNamespaces {
+public class LanceCatalog implements StagingTableCatalog, SupportsNamespaces, ProcedureCatalog, Commands.Runner {
   private static final String NOT_THERE = "DatasetNotFoundError";
   private static final List FACTS =
-      Arrays.asList(new String[] {"history", "detail", "files", "tags", "branches"});
+      Arrays.asList(new String[] {"history", "detail", "files", "tags", "branches", "indices"});
 
   private String name;
   private Map settings;
@@ -38,6 +42,7 @@ public class LanceCatalog implements TableCatalog, SupportsNamespaces {
     this.name = name;
     this.settings = new HashMap(options.asCaseSensitiveMap());
     this.root = (String) settings.remove("root");
+    LanceParser.install();
   }
 
   public String name() {
@@ -74,6 +79,10 @@ public class LanceCatalog implements TableCatalog, SupportsNamespaces {
   }
 
   private Table load(Identifier table, Map pinning) throws NoSuchTableException {
+    boolean mayBeFacts = pinning.isEmpty() && FACTS.contains(table.name()) && table.namespace().length > 0;
+    if (mayBeFacts && table.namespace()[0].indexOf('/') >= 0) {
+      return facts(table); // of an address
+    }
     Map options = new HashMap(settings);
     options.put("path", address(table));
     options.put("with_row_address", "true");
@@ -83,7 +92,7 @@ public class LanceCatalog implements TableCatalog, SupportsNamespaces {
       return new SqlTable(name + "." + table, LanceVersion.of(new CaseInsensitiveStringMap(options)), !pinning.isEmpty());
     } catch (Throwable error) {
       if (String.valueOf(error.getMessage()).indexOf(NOT_THERE) >= 0) {
-        if (pinning.isEmpty() && FACTS.contains(table.name()) && table.namespace().length > 0) {
+        if (mayBeFacts) {
           return facts(table);
         }
         throw new NoSuchTableException(table);
@@ -114,8 +123,30 @@ public class LanceCatalog implements TableCatalog, SupportsNamespaces {
 
   public Table createTable(Identifier table, StructType schema, Transform[] partitions, Map properties)
       throws TableAlreadyExistsException, NoSuchTableException {
+    if (!staged(table, schema, partitions, properties, "create").create()) {
+      throw new TableAlreadyExistsException(table);
+    }
+    return loadTable(table);
+  }
+
+  public StagedTable stageCreate(Identifier table, StructType schema, Transform[] partitions, Map properties) {
+    return staged(table, schema, partitions, properties, "create");
+  }
+
+  public StagedTable stageReplace(Identifier table, StructType schema, Transform[] partitions, Map properties) {
+    return staged(table, schema, partitions, properties, "replace");
+  }
+
+  public StagedTable stageCreateOrReplace(Identifier table, StructType schema, Transform[] partitions, Map properties) {
+    return staged(table, schema, partitions, properties, "replace");
+  }
+
+  private NewTable staged(
+      Identifier table, StructType schema, Transform[] partitions, Map properties, String command) {
     if (partitions.length > 0) {
-      throw new UnsupportedOperationException("Lance tables have no partitions. Leave out PARTITIONED BY");
+      throw new UnsupportedOperationException(
+          "Lance tables have no partitions: " + Arrays.asList(partitions) + ". Leave PARTITIONED BY or CLUSTER BY out;"
+              + " statistics and indices skip rows instead, best if each INSERT sorts its rows by these columns");
     }
     Map given = new HashMap(properties);
     String provider = (String) given.remove("provider");
@@ -128,15 +159,14 @@ public class LanceCatalog implements TableCatalog, SupportsNamespaces {
           "A catalog of Lance tables is a folder and keeps no list of other places. Use the address as the name: "
               + name + ".`" + location + "`");
     }
-    given.put("columns", schema.json());
-    if (run("create", address(table), given).length > 0) {
-      throw new TableAlreadyExistsException(table);
-    }
-    return loadTable(table);
+    Map options = new HashMap(settings);
+    options.put("path", address(table));
+    return new NewTable(name + "." + table, schema, options, given, command);
   }
 
-  public Table alterTable(Identifier table, TableChange[] changes) {
-    throw new UnsupportedOperationException("ALTER TABLE is not supported. Use add_columns_lance or LanceDataset");
+  public Table alterTable(Identifier table, TableChange[] changes) throws NoSuchTableException {
+    Commands.run(settings, "alter", address(table), Collections.singletonMap("changes", Commands.json(changes)));
+    return loadTable(table);
   }
 
   public boolean dropTable(Identifier table) {
@@ -144,7 +174,7 @@ public class LanceCatalog implements TableCatalog, SupportsNamespaces {
   }
 
   public void renameTable(Identifier from, Identifier to) {
-    throw new UnsupportedOperationException("Lance tables cannot be renamed");
+    throw new UnsupportedOperationException("Lance tables are folders and cannot be renamed. Use CREATE TABLE ... AS SELECT");
   }
 
   private String folder(String[] namespace) {
@@ -175,12 +205,36 @@ public class LanceCatalog implements TableCatalog, SupportsNamespaces {
   }
 
   private String[] run(String command, String path, Map given) {
-    Map options = new HashMap(settings);
-    options.putAll(given);
-    options.put("command", command);
-    options.put("path", path);
-    String answer = LanceVersion.answer("lance_catalog", new CaseInsensitiveStringMap(options)).getString("names");
-    return answer.isEmpty() ? new String[0] : answer.split("/");
+    return Commands.names(Commands.run(settings, command, path, given));
+  }
+
+  // ------------------------------------------------------------------------------------------------------ procedures
+
+  public UnboundProcedure loadProcedure(Identifier procedure) {
+    return new Procedures(this, procedure.name());
+  }
+
+  public Identifier[] listProcedures(String[] namespace) {
+    String[] names = Procedures.names();
+    Identifier[] procedures = new Identifier[names.length];
+    for (int i = 0; i < names.length; i++) {
+      procedures[i] = new Listed(new String[] {"system"}, names[i]);
+    }
+    return procedures;
+  }
+
+  /** Run a command on a table that a procedure names, by its name in this catalog or its address. */
+  public Metadata runOn(String table, String command, Map given) {
+    String path = table;
+    if (table.indexOf('/') < 0 || table.indexOf('`') >= 0) {
+      List parts = LanceParser.parts(table);
+      if (parts.size() > 1 && parts.get(0).equals(name)) {
+        parts = parts.subList(1, parts.size());
+      }
+      String[] namespace = (String[]) parts.subList(0, parts.size() - 1).toArray(new String[0]);
+      path = address(new Listed(namespace, (String) parts.get(parts.size() - 1)));
+    }
+    return Commands.run(settings, command, path, given);
   }
 
   /** The name of a table; Janino cannot call {@code Identifier.of}. */

@@ -96,7 +96,7 @@ public class RowChanges implements SupportsDelta, RowLevelOperationBuilder {
     options.put("row_inserts", String.valueOf(inserts));
     options.put("version", String.valueOf(version.number()));
     Writes.Info info = new Writes.Info(rows, new CaseInsensitiveStringMap(options));
-    return version.pythonTable(rows).newWriteBuilder(info).build();
+    return LanceVersion.pythonTable(rows).newWriteBuilder(info).build();
   }
 
   /** Scans of a version that read some columns only. */

@@ -6,19 +6,26 @@ import java.util.HashMap;
 import java.util.HashSet;
 import java.util.Map;
 import java.util.Set;
+import org.apache.spark.sql.catalyst.analysis.IndexAlreadyExistsException;
+import org.apache.spark.sql.catalyst.analysis.NoSuchIndexException;
 import org.apache.spark.sql.connector.catalog.MetadataColumn;
 import org.apache.spark.sql.connector.catalog.SupportsMetadataColumns;
 import org.apache.spark.sql.connector.catalog.SupportsRead;
 import org.apache.spark.sql.connector.catalog.SupportsRowLevelOperations;
 import org.apache.spark.sql.connector.catalog.SupportsWrite;
-import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.catalog.TableCapability;
+import org.apache.spark.sql.connector.catalog.TruncatableTable;
+import org.apache.spark.sql.connector.catalog.index.SupportsIndex;
+import org.apache.spark.sql.connector.catalog.index.TableIndex;
+import org.apache.spark.sql.connector.expressions.NamedReference;
+import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.connector.read.ScanBuilder;
 import org.apache.spark.sql.connector.write.LogicalWriteInfo;
 import org.apache.spark.sql.connector.write.RowLevelOperation;
 import org.apache.spark.sql.connector.write.RowLevelOperationBuilder;
 import org.apache.spark.sql.connector.write.RowLevelOperationInfo;
+import org.apache.spark.sql.connector.write.SupportsOverwriteV2;
 import org.apache.spark.sql.connector.write.SupportsTruncate;
 import org.apache.spark.sql.connector.write.Write;
 import org.apache.spark.sql.connector.write.WriteBuilder;
@@ -27,6 +34,7 @@ import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+import scala.Option;
 
 /**
  * A version of a table as the catalog hands it to Spark.
@@ -34,7 +42,8 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * <p>Compiled by Janino: no generics, no lambdas.
  */
 public class SqlTable
-    implements Table, SupportsRead, SupportsWrite, SupportsRowLevelOperations, SupportsMetadataColumns {
+    implements SupportsRead, SupportsWrite, SupportsRowLevelOperations, SupportsMetadataColumns, SupportsIndex,
+        TruncatableTable {
   /** Options that only reads have. */
   public static final java.util.List READING = Arrays.asList(new String[] {"with_row_address", "with_row_id"});
 
@@ -77,7 +86,7 @@ public class SqlTable
   }
 
   public Map properties() {
-    Map properties = new HashMap();
+    Map properties = new HashMap(version.properties());
     properties.put("provider", "lance");
     properties.put("location", version.options().get("path"));
     return properties;
@@ -89,6 +98,7 @@ public class SqlTable
     if (!isPinned) {
       capabilities.add(TableCapability.BATCH_WRITE);
       capabilities.add(TableCapability.TRUNCATE);
+      capabilities.add(TableCapability.OVERWRITE_BY_FILTER);
     }
     return capabilities;
   }
@@ -110,6 +120,49 @@ public class SqlTable
       throw new UnsupportedOperationException("Only the newest version of a table can be changed");
     }
     return changes(info.command());
+  }
+
+  /** Delete all rows: `TRUNCATE TABLE`, and `DELETE` without a condition. */
+  public boolean truncateTable() {
+    run("truncate", Collections.EMPTY_MAP);
+    return true;
+  }
+
+  public void createIndex(String index, NamedReference[] columns, Map columnOptions, Map options)
+      throws IndexAlreadyExistsException {
+    if (indexExists(index)) {
+      throw new IndexAlreadyExistsException(index, name, Option.empty()); // which IF NOT EXISTS tolerates
+    }
+    Map given = new HashMap();
+    Map settings = new HashMap(options);
+    settings.putAll(columnOptions.isEmpty() ? Collections.EMPTY_MAP : (Map) columnOptions.values().iterator().next());
+    Object kind = settings.remove(SupportsIndex.PROP_TYPE);
+    given.put("index", index);
+    given.put("kind", kind == null || kind.toString().isEmpty() ? "BTREE" : kind.toString());
+    given.put("columns", Commands.json(Commands.dotted(columns)));
+    given.put("settings", Commands.json(settings));
+    run("create_index", given);
+  }
+
+  public void dropIndex(String index) throws NoSuchIndexException {
+    if (!indexExists(index)) {
+      throw new NoSuchIndexException(index, name, Option.empty());
+    }
+    run("drop_index", Collections.singletonMap("index", index));
+  }
+
+  public boolean indexExists(String index) {
+    return Arrays.asList(Commands.names(run("index_names", Collections.EMPTY_MAP))).contains(index);
+  }
+
+  public TableIndex[] listIndexes() {
+    throw new UnsupportedOperationException("Select from the table behind the name: " + name + ".indices");
+  }
+
+  private org.apache.spark.sql.types.Metadata run(String command, Map given) {
+    Map options = new HashMap(version.options().asCaseSensitiveMap());
+    options.keySet().removeAll(READING);
+    return Commands.run(options, command, (String) options.get("path"), given);
   }
 
   /** Changes of the rows of this version. */
@@ -157,11 +210,11 @@ public class SqlTable
     }
   }
 
-  /** Appends rows, or replaces all of them. */
-  public static class Appends implements WriteBuilder, SupportsTruncate {
+  /** Appends rows, or replaces those of a condition. */
+  public static class Appends implements SupportsOverwriteV2 {
     private final LanceVersion version;
     private final LogicalWriteInfo info;
-    private boolean truncates = false;
+    private String replaced;
 
     public Appends(LanceVersion version, LogicalWriteInfo info) {
       this.version = version;
@@ -169,7 +222,16 @@ public class SqlTable
     }
 
     public WriteBuilder truncate() {
-      this.truncates = true;
+      this.replaced = "true"; // keeps the columns of the table
+      return this;
+    }
+
+    public boolean canOverwrite(Predicate[] predicates) {
+      return true;
+    }
+
+    public WriteBuilder overwrite(Predicate[] predicates) {
+      this.replaced = Commands.sql(predicates);
       return this;
     }
 
@@ -177,12 +239,12 @@ public class SqlTable
       Map options = new HashMap(version.options().asCaseSensitiveMap());
       options.keySet().removeAll(SqlTable.READING);
       options.putAll(info.options().asCaseSensitiveMap());
-      if (truncates) {
-        options.put("replace_where", "true"); // keeps the columns of the table
+      if (replaced != null) {
+        options.put("replace_where", replaced);
       }
       Writes.Info changed = new Writes.Info(info.schema(), new CaseInsensitiveStringMap(options));
-      WriteBuilder builder = version.pythonTable(info.schema()).newWriteBuilder(changed);
-      return truncates ? ((SupportsTruncate) builder).truncate().build() : builder.build();
+      WriteBuilder builder = LanceVersion.pythonTable(info.schema()).newWriteBuilder(changed);
+      return replaced == null ? builder.build() : ((SupportsTruncate) builder).truncate().build();
     }
   }
 }

@@ -25,7 +25,20 @@ PLUGIN = "lance_core.LanceCatalog"
 """Value of the setting ``spark.sql.catalog.NAME``."""
 
 _RULE = "RowChangesRule"
-_CLASSES = ("RowChanges", "SqlTable", "Statement", _RULE, "LanceCatalog")
+_CLASSES = (
+    *(
+        "Commands",
+        "RowChanges",
+        "SqlTable",
+        "Statement",
+        _RULE,
+        "NewTable",
+        "LanceParser",
+        "ProcedureCall",
+        "Procedures",
+    ),
+    "LanceCatalog",
+)
 """The sources, each of which needs those before it only."""
 
 

@@ -269,7 +269,8 @@ public class Conditions {
     return expression instanceof Literal ? literal(((Literal) expression).value(), expression.dataType()) : null;
   }
 
-  private static String literal(Object value, DataType type) {
+  /** A constant in SQL of Lance; null if it cannot have it. */
+  public static String literal(Object value, DataType type) {
     if (value == null) {
       return null;
     }

@@ -126,8 +126,23 @@ public class LanceVersion {
   }
 
   /** A table of the Python data source, whose writes take rows with these columns. */
-  public PythonTable pythonTable(StructType columns) {
+  public static PythonTable pythonTable(StructType columns) {
     return new PythonTable(provider("lance"), "lance", columns);
+  }
+
+  /** Settings of the table. */
+  public Map properties() {
+    return isDescribed() ? map("property_names", "properties") : Collections.EMPTY_MAP;
+  }
+
+  private Map map(String keys, String values) {
+    String[] names = description.getStringArray(keys);
+    String[] texts = description.getStringArray(values);
+    Map map = new HashMap();
+    for (int i = 0; i < names.length; i++) {
+      map.put(names[i], texts[i]);
+    }
+    return map;
   }
 
   /** The size of a row with all columns, as Spark estimates it by their types. */
@@ -137,13 +152,7 @@ public class LanceVersion {
 
   /** Columns and fields of structs that can be read alone, by dotted paths, with their SQL in conditions. */
   public Map paths() {
-    String[] names = description.getStringArray("paths");
-    String[] sql = description.getStringArray("sql");
-    Map paths = new HashMap();
-    for (int i = 0; i < names.length; i++) {
-      paths.put(names[i], sql[i]);
-    }
-    return paths;
+    return map("paths", "sql");
   }
 
   /** Return whether indices may find the rows of a condition. */
