@@ -49,7 +49,7 @@ SECTIONS = {
     "Contributing": ("CONTRIBUTING.md", "docs/contributing/*.md", "tests/README.md", "SECURITY.md", "CHANGELOG.md"),
 }
 """Pages of `docs` that no section names are How-to."""
-_REFUSING = "lance_core.unsupported"
+_REFUSING = {"lance_core.unsupported", "lance_core.spark.delta_names"}
 """Makes the methods that pylance has and we have not."""
 _LINK = re.compile(r"(?<!!)\[(?P<text>[^\]]+)\]\((?!https?://)(?P<target>[^)#\s]+)[^)]*\)")
 
@@ -126,7 +126,7 @@ def _methods_defined_elsewhere(value: object) -> Iterator[str]:
     """Yield the methods of a class that are functions of other modules, as those of `LanceDataset` are."""
     for name, method in vars(value).items() if inspect.isclass(value) else ():
         function = getattr(method, "__func__", method)
-        is_own = not inspect.isfunction(function) or function.__module__ in {value.__module__, _REFUSING}
+        is_own = not inspect.isfunction(function) or function.__module__ in {value.__module__, *_REFUSING}
         if not is_own and not name.startswith("_"):
             yield _documented(function, heading=f"{value.__name__}.{name}", level=3)
 

@@ -1,4 +1,4 @@
-"""What statements of SQL and procedures do with one table, in a process of the driver."""
+"""Run statements of SQL and procedures on one table, in a process of the driver."""
 
 from __future__ import annotations
 

@@ -274,7 +274,7 @@ class LanceTable:
     # --------------------------------------------------------------------------------------------------- maintenance
 
     def optimize(self) -> LanceOptimizeBuilder:
-        """What can be done to the files of the table, such as ``optimize().execute_compaction()``."""
+        """Return a builder of maintenance: ``optimize().execute_compaction()``."""
         return LanceOptimizeBuilder(self._spark, self._uri, self._settings)
 
     def vacuum(
