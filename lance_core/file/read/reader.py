@@ -395,7 +395,8 @@ class DataFileReader:
                 continue
             cuts = [*range(0, high - low, batch_size), high - low]
             if windows is None:  # larger pieces, and none has to be put together
-                cuts = min(cuts, _cuts(arrays, high - low), key=len)
+                pieces = _cuts(arrays, high - low)
+                cuts = pieces if strategy.pays_to_cut(len(pieces) - len(cuts), arrays) else cuts
             for at, end in pairwise(cuts):
                 yield batch_of([_slice(field, at, end - at) for field in arrays], schema, end - at)
             del arrays
