@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv
+from shapes import SHAPES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -275,6 +276,10 @@ DATA_SETS = {
     "wide": DataSet(make=wide, rows=50_000, number="c1", columns=("c1", "c4")),
     "blobs": DataSet(make=blobs, rows=2_000, number="id", columns=("id", "data")),
     "flights": DataSet(make=flights, rows=336_776, number="distance", columns=("origin", "dep_delay")),
+    **{
+        name: DataSet(make=make, rows=rows, number=number, columns=columns)
+        for name, (make, rows, number, columns) in SHAPES.items()
+    },
 }
 
 

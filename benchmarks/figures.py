@@ -5,10 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from shapes import SHAPES
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 OURS, BEST = "core-2.2", "best pylance"
+NEEDS_MAPS = {"sparse maps"}
+"""Data sets that pylance stores whole in files of version 2.2 only."""
 PYLANCES = ("pylance-2.0", "pylance-2.1", "pylance-2.2")
 
 
@@ -54,6 +58,35 @@ class OfData:
         """The figure; None if it was not measured."""
         spent = results["data"].get(self.data, {}).get(self.work, {})
         return _beside(spent, self.ours, self.engines - {self.ours}, by_wall=self.by_wall)
+
+
+def of_shape(shape: str, work: str) -> OfData:
+    """A work on one of the other shapes of data, like beside like."""
+    return OfData(shape, work, "pylance-2.2" if shape in NEEDS_MAPS else BEST)
+
+
+@dataclass(frozen=True, slots=True)
+class OfShapes:
+    """The worst figure of a work over all other shapes of data.
+
+    Attributes:
+        work: Name of the work.
+    """
+
+    work: str
+
+    @property
+    def each(self) -> dict[str, OfData]:
+        """What finds the figure of each shape."""
+        return {shape: of_shape(shape, self.work) for shape in SHAPES}
+
+    def __call__(self, results: Mapping[str, Any]) -> Figure | None:
+        """The figure; None if none was measured."""
+        found = {shape: figure for shape, find in self.each.items() if (figure := find(results))}
+        if not found:
+            return None
+        shape = max(found, key=lambda shape: found[shape].value)
+        return Figure(found[shape].value, found[shape].wall, f"{shape}: {found[shape].anchor}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,6 +47,8 @@ _OTHERS = {"fast": "core-2.2-fast", "small": "core-2.2-small"}
 _TABLES, _TEXTS = ("taxi", "text", "nested"), ("taxi", "text")
 _FIRST = ("scan", "2 columns", "filter 1%", "take 100")
 
+SHAPE_WORKS = ("write", "scan", "stream", "2 columns", "filter 1%", "take 1", "take 100", "take 10k")
+
 _LOOK_UPS = (
     *(f"{column} {keys}" for column in ("id", "text", "time") for keys in ("= key", "IN 100 keys")),
     *(f"range of 0.1 % of {column}" for column in ("id", "text", "time")),
@@ -151,6 +153,9 @@ _ALL = (
       for one in _TEXTS for work in _FIRST],
     *[Goal(44, f"{number} scans of {one} at once", 1.1, 0.9, Single(f"{number} scans of {one} at once", by_wall=True))
       for one in _TEXTS for number in (2, 4)],
+    *[Goal(45, f"streamed scan of {one}", 1.0, 0.7, OfData(one, "stream", _like(one)))
+      for one in (*_TABLES, "embeddings", "wide")],
+    *[Goal(46, f"{work} of other shapes, worst", 1.0, 0.7, figures.OfShapes(work)) for work in SHAPE_WORKS],
     *[Goal(0, f"first {work} of {one} in a process", _ANY, _ANY, Single(f"first {work} of {one}"))
       for one in _TEXTS for work in _FIRST],
     *_other_profiles(),

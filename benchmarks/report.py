@@ -13,8 +13,10 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from goals import SLACK, table
+from figures import of_shape
+from goals import SHAPE_WORKS, SLACK, table
 from picture import ROWS, bars
+from shapes import SHAPES
 from text_codecs import codecs_text, profiles_text
 
 if TYPE_CHECKING:
@@ -24,7 +26,7 @@ HERE = Path(__file__).parent
 PUBLISHED = HERE / "published"
 README = {
     HERE.parent / "README.md": ("summary",),
-    HERE / "README.md": ("goals", "codecs", "far"),
+    HERE / "README.md": ("goals", "shapes", "codecs", "far"),
     HERE.parent / "docs/compression.md": ("profiles",),
     HERE.parent / "docs/vector-search.md": ("vectors",),
     HERE.parent / "docs/full-text-search.md": ("texts",),
@@ -117,6 +119,18 @@ def summary_text(results: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def shapes_text(results: Mapping[str, Any]) -> str:
+    """CPU time of all works on data of other shapes, beside pylance's cheapest file version."""
+    works = ("bytes", *SHAPE_WORKS)
+    lines = ["| | rows | " + " | ".join(works) + " |", "|---|" + "---:|" * (len(works) + 1)]
+    for shape in SHAPES:
+        figures = [of_shape(shape, work)(results) for work in works]
+        if any(figures):
+            cells = ["" if one is None else f"{one.value:.2f}" for one in figures]
+            lines.append(f"| {shape} | {results['data'][shape]['rows']:,} | " + " | ".join(cells) + " |")
+    return "\n".join(lines) if len(lines) > 2 else "Not measured yet."
+
+
 def far_text(results: Mapping[str, Any]) -> str:
     """What works on object storage cost."""
     far = results.get("far")
@@ -175,6 +189,7 @@ def _figure(value: float) -> str:
 PARTS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "summary": summary_text,
     "goals": goals_text,
+    "shapes": shapes_text,
     "codecs": codecs_text,
     "profiles": profiles_text,
     "far": far_text,

@@ -66,7 +66,8 @@ _LARGE_SCALE = 0.2
 def all_asked() -> dict[str, dict[str, set[str]]]:
     """For each data set the works, and for each work the engines, that goals and picture need."""
     asked: dict[str, dict[str, set[str]]] = {}
-    finders = [goal.find for goal in GOALS] + [find for rows in ROWS.values() for row in rows for find in row[1:]]
+    finders = [find for goal in GOALS for find in getattr(goal.find, "each", {"": goal.find}).values()]
+    finders += [find for rows in ROWS.values() for row in rows for find in row[1:]]
     for find in finders:
         if isinstance(find, OfData):
             asked.setdefault(find.data, {}).setdefault(find.work, set()).update(find.engines)
