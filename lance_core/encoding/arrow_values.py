@@ -8,7 +8,6 @@ import numpy as np
 import pyarrow as pa
 
 from lance_core.encoding.codecs.packed_struct import split_rows
-from lance_core.encoding.few_strings import take_few
 from lance_core.encoding.jsonb import encode_text
 from lance_core.encoding.jsonb_arrays import decode_texts
 from lance_core.encoding.kernels import check_places, gather, numbers_array, starts_of, take_inside
@@ -405,9 +404,6 @@ def take_values(values: Values, indices: npt.NDArray[Any]) -> Values:
                 bounds = bounds.astype(offsets.dtype)
             return VariableValues(bounds, gather(data, starts, sizes))
         case VariableValues(offsets, _):
-            joined = take_few(values, indices)
-            if joined is not None:
-                return joined
             kind = pa.binary() if offsets.dtype == np.int32 else pa.large_binary()
             taken = take_inside(_strings_from_values(values, kind, None), indices)
             return to_values(taken)
