@@ -127,17 +127,14 @@ def decode_some(encoding: Encoding, chunks: Chunks, positions: Int64s) -> Values
     return take_values(decode_chunks(inner, plain), positions) if some is None else some
 
 
-def decode_points(encoding: Encoding, chunks: Chunks, chunk_of: Int64s, index: Int64s) -> Values | None:
-    """Decode some values of mini-block chunks without the others.
+def decode_points(encoding: Encoding, chunks: Chunks, chunk_of: Int64s, index: Int64s) -> Values:
+    """Decode some values of mini-block chunks, without the others where the encoding allows it.
 
     Args:
         encoding: How all the chunks are encoded.
         chunks: The chunks, of one page or of several.
         chunk_of: Shape (n,): the chunk of each value.
         index: Shape (n,): which of the chunk's values it is.
-
-    Returns:
-        The values; None if this encoding can only be decoded chunk by chunk.
 
     Raises:
         CorruptDataError: Sizes, counts or contents that do not fit each other.
@@ -147,7 +144,10 @@ def decode_points(encoding: Encoding, chunks: Chunks, chunk_of: Int64s, index: I
     if (index < 0).any() or (index >= chunks.counts[chunk_of]).any():
         raise CorruptDataError("values are wanted that their chunks do not hold")
     codec, encoding, chunks = unwrap(encoding, chunks)
-    return None if codec.decode_at is None else codec.decode_at(encoding, chunks, chunk_of, index)
+    picked = None if codec.decode_at is None else codec.decode_at(encoding, chunks, chunk_of, index)
+    if picked is None:
+        return take_values(decode_chunks(encoding, chunks), starts_of(chunks.counts)[chunk_of] + index)
+    return picked
 
 
 def value_bytes(encoding: Encoding) -> int:

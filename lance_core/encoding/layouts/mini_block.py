@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from functools import partial
 from itertools import groupby, pairwise
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -154,24 +154,17 @@ def decode(
     Raises:
         CorruptDataError: Chunks that do not fit their page.
     """
-    layout, counts = run.layouts[0], run.counts
-    if any(registry.num_buffers(layout.values) != level_chunk.num_buffers for level_chunk in run.layouts):
-        raise CorruptDataError(f"a page has {layout.num_buffers} value buffers, which its encoding does not need")
-    num_levels, buffer_starts, buffer_sizes = read_headers(memory, run.starts, run.sizes, layout)
-    num_short = (layout.rep is not None) + (layout.definition is not None)
-    buffers = (memory,) * layout.num_buffers
-    chunks = Chunks(buffers=buffers, starts=buffer_starts[num_short:], sizes=buffer_sizes[num_short:], counts=counts)
-    if layout.rep is None and layout.definition is not None and (num_levels != counts).any():
-        raise CorruptDataError("a chunk without lists has another number of levels than of values")
-    level_chunks = [
-        Chunks(buffers=(memory,), starts=buffer_starts[at : at + 1], sizes=buffer_sizes[at : at + 1], counts=num_levels)
-        for at in range(num_short)
-    ]
-    decode_all = partial(_decode_levels, run, level_chunks, num_levels if num_short else counts)
+    layout = run.layouts[0]
+    if run.shared(lambda page_layout: page_layout.num_buffers) is None:
+        raise CorruptDataError("pages that are encoded alike have different numbers of value buffers")
+    opened = open_chunks(memory, run.starts, run.sizes, run.counts, layout)
+    chunks = opened.values
+    decode_all = partial(_decode_levels, run, opened)
     positions = rows
     if shared is None or rows is not None or layout.rep is None:
         levels = decode_all()
     else:
+        level_chunks = [part for part in (opened.rep, opened.definition) if part is not None]
         for level_chunk in level_chunks:
             check_chunks(level_chunk, 1)  # before their bytes are compared
         levels = shared.decode(_level_key(run), level_chunks, decode_all)
@@ -192,14 +185,13 @@ def _level_key(run: ChunkRun) -> object:
     return [(layout.rep, layout.definition, layout.layers) for layout in run.layouts], run.bounds.tobytes(), is_cut
 
 
-def _decode_levels(run: ChunkRun, level_chunks: list[Chunks], num_levels: Int64s) -> Levels:
+def _decode_levels(run: ChunkRun, opened: OpenChunks) -> Levels:
     """The levels of all chunks."""
-    layout = run.layouts[0]
-    rep = None if layout.rep is None else _decode_one(run, lambda one: one.rep, level_chunks[0])
+    rep = None if opened.rep is None else _decode_one(run, lambda layout: layout.rep, opened.rep)
     definition = None
-    if layout.definition is not None:
-        definition = _decode_one(run, lambda one: one.definition, level_chunks[-1])
-    return _join_levels(run, rep, definition, num_levels)
+    if opened.definition is not None:
+        definition = _decode_one(run, lambda layout: layout.definition, opened.definition)
+    return _join_levels(run, rep, definition, opened.num_levels)
 
 
 def _pick(layout: MiniBlockLayout, chunks: Chunks, positions: Int64s) -> Values:
@@ -210,8 +202,7 @@ def _pick(layout: MiniBlockLayout, chunks: Chunks, positions: Int64s) -> Values:
     if len(positions) > bounds[-1] * _DENSE_SHARE:
         return registry.decode_some(layout.values, chunks, positions)
     chunk_of = bounds.searchsorted(positions, side="right") - 1
-    picked = registry.decode_points(layout.values, chunks, chunk_of, positions - bounds[chunk_of])
-    return registry.decode_some(layout.values, chunks, positions) if picked is None else picked
+    return registry.decode_points(layout.values, chunks, chunk_of, positions - bounds[chunk_of])
 
 
 def _look_up(indices: Values, run: ChunkRun, positions: Int64s | None) -> DictionaryValues:
@@ -249,14 +240,58 @@ def _move_indices(indices: FixedValues, bounds: Int64s, num_items: Int64s) -> np
     return moved
 
 
-def read_headers(
-    memory: Bytes, starts: Int64s, sizes: Int64s, layout: MiniBlockLayout
-) -> tuple[Int64s, Int64s, Int64s]:
-    """Levels per chunk, and position and size of each buffer: shape (buffers, chunks), levels first.
+class OpenChunks(NamedTuple):
+    """The parts of chunks, still encoded.
+
+    Attributes:
+        num_levels: Shape (chunks,): levels of each chunk, or values if it has no levels.
+        rep: Repetition levels; None without lists.
+        definition: Definition levels; None if nothing is null or empty.
+        values: The values.
+    """
+
+    num_levels: Int64s
+    rep: Chunks | None
+    definition: Chunks | None
+    values: Chunks
+
+
+def open_chunks(memory: Bytes, starts: Int64s, sizes: Int64s, counts: Int64s, layout: MiniBlockLayout) -> OpenChunks:
+    """Find the parts of chunks.
+
+    Args:
+        memory: Holds the chunks.
+        starts: Shape (chunks,): where they lie in it.
+        sizes: Shape (chunks,): their bytes.
+        counts: Shape (chunks,): their values.
+        layout: Layout of their pages.
 
     Raises:
-        CorruptDataError: A buffer leaves its chunk.
+        CorruptDataError: A part leaves its chunk, or there are not as many parts or levels as there must be.
     """
+    if registry.num_buffers(layout.values) != layout.num_buffers:
+        raise CorruptDataError(f"a page has {layout.num_buffers} value buffers, which its encoding does not need")
+    num_levels, part_starts, part_sizes = _read_headers(memory, starts, sizes, layout)
+    level_chunks = [
+        Chunks(buffers=(memory,), starts=part_starts[at : at + 1], sizes=part_sizes[at : at + 1], counts=num_levels)
+        for at in range(len(part_starts) - layout.num_buffers)
+    ]
+    rep = None if layout.rep is None else level_chunks[0]
+    definition = None if layout.definition is None else level_chunks[-1]
+    if layout.rep is None:
+        if layout.definition is not None and (num_levels != counts).any():
+            raise CorruptDataError("a chunk without lists has another number of levels than of values")
+        num_levels = counts
+    buffers = (memory,) * layout.num_buffers
+    behind = len(level_chunks)
+    values = Chunks(buffers=buffers, starts=part_starts[behind:], sizes=part_sizes[behind:], counts=counts)
+    return OpenChunks(num_levels, rep, definition, values)
+
+
+def _read_headers(
+    memory: Bytes, starts: Int64s, sizes: Int64s, layout: MiniBlockLayout
+) -> tuple[Int64s, Int64s, Int64s]:
+    """Levels per chunk, and position and size of each buffer: shape (buffers, chunks), levels first."""
     num_short = (layout.rep is not None) + (layout.definition is not None)
     widths = [2] * num_short + [4 if layout.has_large_chunk else 2] * layout.num_buffers
     header_size = pad8(2 + sum(widths))

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from lance_core.encoding import registry
-from lance_core.encoding.arrow_values import take_values
 from lance_core.encoding.codecs.codec import one_block
-from lance_core.encoding.layouts.scalar_values import chunk_header
+from lance_core.encoding.layouts.scalar_values import chunk_header, parts_of_chunk
 from lance_core.encoding.repdef import max_rep, max_visible_def
 from lance_core.encoding.values import FixedListValues, FixedValues, VariableValues
 from lance_core.errors import CorruptDataError
@@ -98,27 +97,17 @@ class ListReader:
             CorruptDataError: The chunk does not hold it, or does not fit its page.
         """
         start, size, count, *inside = place
-        at, end = start + self.header.size, start + size
-        if at > end or end > len(memory):
-            raise CorruptDataError("a chunk is too small for its header")
-        num_levels, rep_size, *rest = self.header.unpack_from(memory, start)
-        rep_end = at + rep_size
-        definition_at = at + (rep_size + 7 & ~7)
-        definition_end = definition_at + (rest[0] if self.layout.definition is not None else 0)
-        value_at = definition_at + (definition_end - definition_at + 7 & ~7)
-        value_size = rest[-1]
-        if value_at + value_size > end:
-            raise CorruptDataError("a buffer reaches beyond the end of its chunk")
-        packed = (bytes(memory[at:rep_end]), bytes(memory[definition_at:definition_end]))
-        key = (*packed, self.kind, num_levels, count, *inside)
+        num_levels, parts = parts_of_chunk(self.header, memory, start, size)
+        *packed, values = [memory[at : at + part_size] for at, part_size in parts]
+        packed_levels = tuple(map(bytes, packed))
+        key = (packed_levels, self.kind, num_levels, count, *inside)
         levels: _RowLevels | None = known.get(key)
         if levels is None:
-            levels = known[key] = self._levels(*packed, num_levels, place)
-        values = self._values(memory[value_at : value_at + value_size], count, levels)
-        return levels.rep, levels.definition, values
+            levels = known[key] = self._levels(packed_levels, num_levels, place)
+        return levels.rep, levels.definition, self._values(values, count, levels)
 
-    def _levels(self, packed_rep: bytes, packed_definition: bytes, num_levels: int, place: ListPlace) -> _RowLevels:
-        rep = registry.decode_levels(self.rep, packed_rep, num_levels)
+    def _levels(self, packed_levels: tuple[bytes, ...], num_levels: int, place: ListPlace) -> _RowLevels:
+        rep = registry.decode_levels(self.rep, packed_levels[0], num_levels)
         (starts,) = (rep == self.new_row).nonzero()
         if len(starts) != place.num_rows or (not place.has_preamble and (not len(starts) or starts[0])):
             raise CorruptDataError("chunks hold another number of rows than the repetition index tells")
@@ -127,7 +116,7 @@ class ListReader:
             stop = int(starts[place.row + 1])
         row_levels, before, inside, all_hidden = None, 0, 0, 0
         if self.layout.definition is not None:
-            definition = registry.decode_levels(self.layout.definition, packed_definition, num_levels)
+            definition = registry.decode_levels(self.layout.definition, packed_levels[1], num_levels)
             row_levels = definition[begin:stop].tolist()
             is_hidden = definition > self.visible
             all_hidden, before = int(np.count_nonzero(is_hidden)), int(np.count_nonzero(is_hidden[:begin]))
@@ -145,10 +134,8 @@ class ListReader:
             return [self.value.read(buffer, 0, len(buffer), count, index) for index in wanted]
         value_indices = np.arange(wanted.start, wanted.stop)
         chunk = one_block(np.frombuffer(buffer, np.uint8), count)
-        values = registry.decode_points(self.layout.values, chunk, np.zeros_like(value_indices), value_indices)
-        if values is None:
-            values = take_values(registry.decode_chunks(self.layout.values, chunk), value_indices)
-        return _separate(values)
+        first = np.zeros_like(value_indices)
+        return _separate(registry.decode_points(self.layout.values, chunk, first, value_indices))
 
 
 def list_reader(layout: MiniBlockLayout) -> ListReader | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from struct import Struct
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -25,26 +25,9 @@ if TYPE_CHECKING:
 _LEVEL_SHAPE = ("words", 2)
 
 
-class Opened(NamedTuple):
-    """Locations of the buffers of a chunk.
-
-    Attributes:
-        memory: Holds the values.
-        at: Where they begin.
-        size: Their bytes.
-        num_values: How many they are.
-        levels: Holds the definition levels, if there are any.
-        levels_at: Where these begin.
-        levels_size: Their bytes.
-    """
-
-    memory: memoryview
-    at: int
-    size: int
-    num_values: int
-    levels: memoryview
-    levels_at: int
-    levels_size: int
+Opened: TypeAlias = tuple[memoryview, int, int, int, memoryview, int, int]
+"""A chunk whose parts are found: memory of its values, where they begin there, their bytes, how many they are; memory
+of its definition levels (if it has any), where they begin, their bytes. A plain tuple: each column has one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,23 +55,14 @@ class ScalarReader:
             CorruptDataError: They do not fit it.
         """
         start, size, count = chunk
-        at, end = start + self.header.size, start + size
-        if at > end or end > len(memory):
-            raise CorruptDataError("a chunk is too small for its header")
-        levels_at, level_size = at, 0
-        if self.level is None:
-            _, value_size = self.header.unpack_from(memory, start)
-        else:
-            num_levels, level_size, value_size = self.header.unpack_from(memory, start)
-            if num_levels != count:
-                raise CorruptDataError("a chunk without lists has another number of levels than of values")
-            at += level_size + 7 & ~7
-        if at + value_size > end:
-            raise CorruptDataError("a buffer reaches beyond the end of its chunk")
+        num_levels, parts = parts_of_chunk(self.header, memory, start, size)
+        if self.level is not None and num_levels != count:
+            raise CorruptDataError("a chunk without lists has another number of levels than of values")
+        (levels_at, level_size), (at, value_size) = parts[0], parts[-1]
         if self.value.open is None:
-            return Opened(memory, at, value_size, count, memory, levels_at, level_size)
+            return memory, at, value_size, count, memory, levels_at, level_size
         values = self.value.open(memory[at : at + value_size])
-        return Opened(values, 0, len(values), count, memory, levels_at, level_size)
+        return values, 0, len(values), count, memory, levels_at, level_size
 
     def read(self, opened: Opened, index: int) -> tuple[int, bytes]:
         """The definition level (0 without) and the bytes of a value.
@@ -121,6 +95,33 @@ def scalar_reader(layout: MiniBlockLayout) -> ScalarReader | None:
     if value is None:
         return None
     return ScalarReader(header=chunk_header(layout), level=None if level is None else level.read, value=value)
+
+
+def parts_of_chunk(header: Struct, memory: memoryview, start: int, size: int) -> tuple[int, list[tuple[int, int]]]:
+    """Number of levels of a chunk, and position and bytes of each of its parts, levels first.
+
+    Args:
+        header: From `chunk_header`.
+        memory: Holds the chunk.
+        start: Where it begins.
+        size: Its bytes.
+
+    Raises:
+        CorruptDataError: A part leaves the chunk.
+    """
+    at, end = start + header.size, start + size
+    if at > end or end > len(memory):
+        raise CorruptDataError("a chunk is too small for its header")
+    num_levels, *sizes = header.unpack_from(memory, start)
+    parts: list[tuple[int, int]] = []
+    last = at
+    for part_size in sizes:
+        parts += ((at, part_size),)
+        last = at + part_size
+        at += part_size + 7 & ~7
+    if last > end:
+        raise CorruptDataError("a buffer reaches beyond the end of its chunk")
+    return num_levels, parts
 
 
 def chunk_header(layout: MiniBlockLayout) -> Struct:

@@ -6,19 +6,18 @@ that encode their levels alike in one go (`level_bitmap`); only the levels and v
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from lance_core.encoding import registry
-from lance_core.encoding.arrow_values import take_values
 from lance_core.encoding.codecs.fastlanes import BLOCK
 from lance_core.encoding.kernels import aranges, starts_of
 from lance_core.encoding.layouts.level_bitmap import above, bitmap_of, count_blocks
-from lance_core.encoding.layouts.mini_block import read_headers
+from lance_core.encoding.layouts.mini_block import open_chunks
 from lance_core.encoding.repdef import Levels, max_rep, max_visible_def
-from lance_core.encoding.values import Chunks
 from lance_core.errors import CorruptDataError
 from lance_core.format.encodings import OutOfLineBitpacking
 from lance_core.frozen import frozen
@@ -27,16 +26,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lance_core.encoding.layouts.chunk_table import ChunkSelection
+    from lance_core.encoding.layouts.mini_block import OpenChunks
     from lance_core.encoding.repdef import LevelArray, Mask
-    from lance_core.encoding.values import Bytes, Int64s, Values
+    from lance_core.encoding.values import Bytes, Chunks, Int64s, Values
     from lance_core.format.encodings import Encoding
     from lance_core.format.page_layout import MiniBlockLayout
 
 
 _ONE_BIT = OutOfLineBitpacking(16, 1)
-
-_Head: TypeAlias = "tuple[Int64s, Int64s, Int64s]"
-"""Levels per chunk, and position and size of each buffer; see `read_headers`."""
 
 
 @frozen(kw_only=True)
@@ -88,14 +85,15 @@ def decode_rows(memory: Bytes, runs: Sequence[ListRun]) -> list[RowValues]:
     Raises:
         CorruptDataError: Chunks that do not fit their page.
     """
-    heads = [read_headers(memory, run.starts, run.sizes, run.layout) for run in runs]
+    opened = [open_chunks(memory, run.starts, run.sizes, run.counts, run.layout) for run in runs]
     row_values: list[RowValues] = []
-    for run, head, picked in zip(runs, heads, _pick_levels(memory, runs, heads), strict=True):
+    for run, parts, picked in zip(runs, opened, _pick_levels(runs, opened), strict=True):
         levels = picked.levels
         if row_values and _is_same(levels, row_values[-1].levels):
             # Leaves of one field mostly have the same levels, which need only be looked at once.
             levels = row_values[-1].levels
-        row_values.append(RowValues(levels, _decode_values(memory, run, head, picked), picked.chunk_of))
+        values = registry.decode_points(run.layout.values, parts.values, picked.chunk_of, picked.index)
+        row_values.append(RowValues(levels, values, picked.chunk_of))
     return row_values
 
 
@@ -134,10 +132,10 @@ class _Frame:
         return positions - self._shift_of_block[positions // BLOCK]
 
 
-def _pick_levels(memory: Bytes, runs: Sequence[ListRun], heads: Sequence[_Head]) -> list[_Picked]:
+def _pick_levels(runs: Sequence[ListRun], opened: Sequence[OpenChunks]) -> list[_Picked]:
     """For each run the levels of the wanted rows, and where their values are."""
     layout = runs[0].layout
-    rep = _level_chunks(memory, heads, 0)
+    rep = _together([parts.rep for parts in opened])
     frame = _Frame(rep.counts)
     chunk_bounds = starts_of(np.array([len(run.starts) for run in runs]))
     begins, ends = _row_bounds(layout, rep, runs, frame, chunk_bounds)
@@ -149,7 +147,7 @@ def _pick_levels(memory: Bytes, runs: Sequence[ListRun], heads: Sequence[_Head])
     definition, is_visible = None, np.ones(len(entries), np.bool_)
     num_hidden = np.zeros_like(rep.counts)
     if layout.definition is not None:
-        levels = _level_chunks(memory, heads, 1)
+        levels = _together([parts.definition for parts in opened])
         limit = max_visible_def(layout.layers)
         hidden = bitmap_of(above(limit, layout.definition, levels))
         positions = entries + frame.shifts[chunk_of]
@@ -171,11 +169,15 @@ def _pick_levels(memory: Bytes, runs: Sequence[ListRun], heads: Sequence[_Head])
     return picked_levels
 
 
-def _level_chunks(memory: Bytes, heads: Sequence[_Head], at: int) -> Chunks:
-    """Repetition levels (0) or definition levels (1) of all runs, still encoded."""
-    starts = np.concatenate([head[1][at] for head in heads])[None]
-    sizes = np.concatenate([head[2][at] for head in heads])[None]
-    return Chunks(buffers=(memory,), starts=starts, sizes=sizes, counts=np.concatenate([head[0] for head in heads]))
+def _together(levels: Sequence[Chunks | None]) -> Chunks:
+    """The levels of all runs, still encoded; their layouts, which are alike, tell that there are some."""
+    parts = [chunks for chunks in levels if chunks is not None]
+    return replace(
+        parts[0],
+        starts=np.concatenate([part.starts for part in parts], axis=1),
+        sizes=np.concatenate([part.sizes for part in parts], axis=1),
+        counts=np.concatenate([part.counts for part in parts]),
+    )
 
 
 def _row_bounds(
@@ -228,18 +230,3 @@ def _definition(
     if encoding != _ONE_BIT:
         definition[is_above] = registry.decode_levels_at(encoding, levels, chunk_of[is_above], index[is_above])
     return definition
-
-
-def _decode_values(memory: Bytes, run: ListRun, head: _Head, picked: _Picked) -> Values:
-    """Values in some slots."""
-    layout = run.layout
-    if registry.num_buffers(layout.values) != layout.num_buffers:
-        raise CorruptDataError(f"a page has {layout.num_buffers} value buffers, which its encoding does not need")
-    first = 1 + (layout.definition is not None)
-    buffers = (memory,) * layout.num_buffers
-    chunks = Chunks(buffers=buffers, starts=head[1][first:], sizes=head[2][first:], counts=run.counts)
-    values = registry.decode_points(layout.values, chunks, picked.chunk_of, picked.index)
-    if values is None:
-        value_positions = starts_of(run.counts)[picked.chunk_of] + picked.index
-        values = take_values(registry.decode_chunks(layout.values, chunks), value_positions)
-    return values

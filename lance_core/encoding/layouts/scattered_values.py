@@ -14,9 +14,9 @@ from lance_core.encoding import registry
 from lance_core.encoding.arrow_values import take_values
 from lance_core.encoding.kernels import gather_words, starts_of
 from lance_core.encoding.layouts.chunk_bytes import pad8
-from lance_core.encoding.layouts.mini_block import read_headers
+from lance_core.encoding.layouts.mini_block import open_chunks
 from lance_core.encoding.plans import ByteRanges
-from lance_core.encoding.values import Chunks, FixedValues
+from lance_core.encoding.values import FixedValues
 from lance_core.errors import CorruptDataError
 from lance_core.frozen import frozen
 
@@ -129,41 +129,28 @@ def decode_points(
     Raises:
         CorruptDataError: Chunks that do not fit their page.
     """
-    levels, chunks = _open(memory, starts, scattered.chunks, layout)
-    definition = None
-    if levels is not None and layout.definition is not None:
-        definition = registry.decode_levels_at(layout.definition, levels, scattered.chunk_of, scattered.index)
-    is_dense = len(scattered.index) * _DENSE_SHARE > int(chunks.counts.sum())
-    values = None if is_dense else registry.decode_points(layout.values, chunks, scattered.chunk_of, scattered.index)
-    if values is None:
-        if not _is_inside(scattered):
-            raise CorruptDataError("values are wanted that their chunks do not hold")
-        positions = starts_of(chunks.counts)[scattered.chunk_of] + scattered.index
-        values = take_values(registry.decode_chunks(layout.values, chunks), positions)
-    return definition, values
+    _, sizes, counts = scattered.chunks
+    opened = open_chunks(memory, starts, sizes, counts, layout)
+    definition, chunks = None, opened.values
+    if opened.definition is not None and layout.definition is not None:
+        definition = registry.decode_levels_at(
+            layout.definition, opened.definition, scattered.chunk_of, scattered.index
+        )
+    if len(scattered.index) * _DENSE_SHARE <= int(chunks.counts.sum()):
+        return definition, registry.decode_points(layout.values, chunks, scattered.chunk_of, scattered.index)
+    if not _is_inside(scattered):
+        raise CorruptDataError("values are wanted that their chunks do not hold")
+    positions = starts_of(chunks.counts)[scattered.chunk_of] + scattered.index
+    return definition, take_values(registry.decode_chunks(layout.values, chunks), positions)
 
 
 def decode_all(
     memory: Bytes, starts: Int64s, chunks: Int64s, layout: MiniBlockLayout
 ) -> tuple[LevelArray | None, Values]:
     """As `decode_points`, for all values of the chunks: shape (3, n), as in `Scattered`."""
-    levels, value_chunks = _open(memory, starts, chunks, layout)
+    _, sizes, counts = chunks
+    opened = open_chunks(memory, starts, sizes, counts, layout)
     definition = None
-    if levels is not None and layout.definition is not None:
-        definition = registry.decode_level_chunks(layout.definition, levels)
-    return definition, registry.decode_chunks(layout.values, value_chunks)
-
-
-def _open(memory: Bytes, starts: Int64s, chunks: Int64s, layout: MiniBlockLayout) -> tuple[Chunks | None, Chunks]:
-    """Levels, None if there are none, and values of the chunks, still encoded."""
-    if registry.num_buffers(layout.values) != layout.num_buffers:
-        raise CorruptDataError(f"a page has {layout.num_buffers} value buffers, which its encoding does not need")
-    counts = chunks[2]
-    num_levels, buffer_starts, buffer_sizes = read_headers(memory, starts, chunks[1], layout)
-    buffers = (memory,) * layout.num_buffers
-    if layout.definition is None:
-        return None, Chunks(buffers=buffers, starts=buffer_starts, sizes=buffer_sizes, counts=counts)
-    if (num_levels != counts).any():
-        raise CorruptDataError("a chunk without lists has another number of levels than of values")
-    levels = Chunks(buffers=(memory,), starts=buffer_starts[:1], sizes=buffer_sizes[:1], counts=counts)
-    return levels, Chunks(buffers=buffers, starts=buffer_starts[1:], sizes=buffer_sizes[1:], counts=counts)
+    if opened.definition is not None and layout.definition is not None:
+        definition = registry.decode_level_chunks(layout.definition, opened.definition)
+    return definition, registry.decode_chunks(layout.values, opened.values)
