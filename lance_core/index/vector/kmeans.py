@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
     from lance_core.index.vector.distances import Int64s, Vectors
 
-_BLOCK_ITEMS = 1 << 19
-_TOLERANCE = 2e-4
+_BLOCK_ITEMS = 1 << 21
+"""Products at a time: threads of BLAS wait for each other in loops, in smaller blocks for longer than they compute."""
+_TOLERANCE = 5e-4
 _BEYOND = 0.4
 """How far centroids go beyond the means, as a share of the way there; below 1 the loss falls in each round."""
 
