@@ -78,7 +78,7 @@ class InvertedSegment:
     def statistics(self) -> Mapping[str, int]:
         """Numbers of documents and of distinct words, the latter added up over the partitions."""
         return {
-            "num_docs": sum(len(partition.rows) for partition in self.partitions),
+            "num_docs": sum(partition.num_documents for partition in self.partitions),
             "num_tokens": sum(partition.num_words for partition in self.partitions),
         }
 

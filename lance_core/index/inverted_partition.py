@@ -15,7 +15,7 @@ from lance_core.format.posting_blocks import BLOCK, decode_positions, decode_pos
 from lance_core.frozen import frozen
 from lance_core.index.files import check_columns, read_columns
 from lance_core.index.inverted_words import ColumnWords, TransducerWords
-from lance_core.index.text.score import WordPostings
+from lance_core.index.text.score import DocumentNorms, WordPostings
 from lance_core.limits import check_limit
 
 if TYPE_CHECKING:
@@ -27,12 +27,14 @@ if TYPE_CHECKING:
     from lance_core.index.cache import BoundedCache
     from lance_core.index.files import SegmentFiles
     from lance_core.index.inverted_words import WordSet
-    from lance_core.index.text.score import Corpus, Float32s
+    from lance_core.index.text.score import Corpus
 
 Int64s: TypeAlias = npt.NDArray[np.int64]
 UInt32s: TypeAlias = npt.NDArray[np.uint32]
 
 _WORDS_AT_ONCE = 1 << 15
+_TAKE_COST, _TAKEN_ROW_COST = 1 << 16, 1 << 8
+"""What it costs to read some row numbers one by one, and each of them, counted in rows that are read as a whole."""
 
 
 @frozen(kw_only=True)
@@ -73,7 +75,8 @@ class Partition:
         self._cached = cached
         self._tokens_file, self._docs_file, self._postings_file = file_names(number)
         self._has_transducer = has_transducer
-        self._norms: tuple[float, Float32s] | None = None
+        self._norms: DocumentNorms | None = None
+        self._taken = 0
 
     @cached_property
     def tokens(self) -> WordSet:
@@ -89,33 +92,49 @@ class Partition:
         return ColumnWords(*read_columns(reader, ["_token", "_token_id"], 0, reader.num_rows))
 
     @cached_property
-    def _documents(self) -> tuple[Int64s, UInt32s]:
+    def _documents(self) -> DataFileReader:
         reader = self._files.open(self._docs_file)
         check_columns(reader, DOCS_SCHEMA, path=self._files.path(self._docs_file))
-        rows, lengths = read_columns(reader, ["_rowid", "_num_tokens"], 0, reader.num_rows)
-        return rows.to_numpy().view(np.int64), lengths.to_numpy()
+        return reader
 
     @property
+    def num_documents(self) -> int:
+        """Number of documents."""
+        return self._documents.num_rows
+
+    @cached_property
     def rows(self) -> Int64s:
         """Row address, or row id, of each document."""
-        return self._documents[0]
+        (rows,) = read_columns(self._documents, ["_rowid"], 0, self.num_documents)
+        return rows.to_numpy().view(np.int64)
 
-    @property
+    def rows_of(self, documents: Int64s) -> Int64s:
+        """Return `rows` of some documents, ascending; the first ones are read one by one."""
+        if "rows" not in self.__dict__:
+            self._taken += _TAKE_COST + _TAKEN_ROW_COST * len(documents)
+            if self._taken < self.num_documents:
+                projection = self._documents.schema.select(["_rowid"])
+                batch = self._documents.take(projection, self._documents.column_numbers, documents)
+                return batch.column(0).to_numpy().view(np.int64)
+        return self.rows[documents]
+
+    @cached_property
     def lengths(self) -> UInt32s:
         """Number of words of each document."""
-        return self._documents[1]
+        (lengths,) = read_columns(self._documents, ["_num_tokens"], 0, self.num_documents)
+        return lengths.to_numpy()
 
     @cached_property
     def total_words(self) -> int:
         """Number of words of all documents."""
         return int(self.lengths.sum())
 
-    def norms(self, corpus: Corpus) -> Float32s:
-        """Return `Corpus.norms` of all documents; those of the last corpus are kept."""
+    def norms(self, corpus: Corpus) -> DocumentNorms:
+        """Return the norms of all documents; those of the last corpus are kept."""
         cached = self._norms
-        if cached is None or cached[0] != corpus.average:
-            cached = self._norms = corpus.average, corpus.norms(self.lengths)
-        return cached[1]
+        if cached is None or cached.average != corpus.average:
+            cached = self._norms = DocumentNorms(corpus, self.lengths)
+        return cached
 
     @cached_property
     def num_words(self) -> int:
@@ -236,7 +255,7 @@ class Partition:
         data, starts = _flat_bytes(blocks.flatten())
         counts = lengths.to_numpy(zero_copy_only=False).astype(np.int64)
         documents, frequencies = decode_postings(data, starts, counts, path=path)
-        if len(documents) and documents.max() >= len(self.rows):
+        if len(documents) and documents.max() >= self.num_documents:
             raise CorruptDataError("a word of a full-text index is in a document that is not there", path=path)
         return Postings(lengths=counts, documents=documents, frequencies=frequencies)
 

@@ -35,7 +35,7 @@ from lance_core.index.text.query import (
     Occur,
     PhraseQuery,
 )
-from lance_core.index.text.score import Corpus, Wanted, WordPostings, scored
+from lance_core.index.text.score import Corpus, DocumentNorms, Wanted, WordPostings, scored
 from lance_core.scan.indexed import contains, naming_index, open_segment, row_places
 from lance_core.scan.text_rows import UnindexedRows
 
@@ -312,7 +312,7 @@ class _ColumnSearch:
         wanted = search.within([partition.tokens.near for partition in partitions] if search.is_fuzzy else [])
         looked_up = [partition.postings(wanted.tokens) for partition in partitions]
         corpus = Corpus(
-            num_documents=sum(len(partition.rows) for partition in partitions),
+            num_documents=sum(partition.num_documents for partition in partitions),
             total_words=sum(partition.total_words for partition in partitions),
         )
         counts: dict[str, int] = {}
@@ -347,11 +347,11 @@ class _ColumnSearch:
     ) -> Hits:
         """Return the rows of a partition that match; of rows that are not searched more documents are looked at."""
         documents, scores = find(count=None if count is None else _MORE_FACTOR * count)
-        hits = self._restricted(locate(partition.rows[documents]), scores)
+        hits = self._restricted(locate(partition.rows_of(documents)), scores)
         if count is None or len(hits.rows) >= count or len(hits.rows) == len(documents):
             return hits
         documents, scores = find()
-        return self._restricted(locate(partition.rows[documents]), scores)
+        return self._restricted(locate(partition.rows_of(documents)), scores)
 
     def _locator(self, opened: OpenSegment) -> Callable[[Int64s], Int64s]:
         """Return a function that finds the rows of documents; -1 for those that are not there any more."""
@@ -383,7 +383,7 @@ class _ColumnSearch:
         together = dict(counts)
         _count(together, texts.postings)
         weights = {word: everything.weight(count) for word, count in together.items()}
-        documents, scores = scored(wanted, texts.postings, everything.norms(texts.lengths), weights)
+        documents, scores = scored(wanted, texts.postings, DocumentNorms(everything, texts.lengths), weights)
         return Hits(texts.rows[documents], scores)
 
 

@@ -45,23 +45,23 @@ class WordPostings:
         self.documents = documents
         self.frequencies = frequencies
         self.positions = positions
-        self._impacts: tuple[Float32s, Float32s] | None = None
+        self._impacts: tuple[DocumentNorms, Float32s] | None = None
 
     @property
     def num_bytes(self) -> int:
         """Bytes in memory, with those of the impacts."""
         return self.documents.nbytes + 2 * self.frequencies.nbytes
 
-    def impacts(self, norms: Float32s) -> Float32s:
+    def impacts(self, norms: DocumentNorms) -> Float32s:
         """Return the score of each document, divided by the weight of the word; those of the last norms are kept.
 
         Args:
-            norms: `Corpus.norms` of all documents of the partition.
+            norms: Those of the partition.
         """
         cached = self._impacts
         if cached is None or cached[0] is not norms:
             frequencies = self.frequencies.astype(np.float32)
-            total = frequencies + norms[self.documents]
+            total = frequencies + norms.of(self.documents)
             cached = self._impacts = norms, np.divide(frequencies, total, dtype=np.float32)
         return cached[1]
 
@@ -105,24 +105,40 @@ class Corpus:
         """Average number of words of a document."""
         return self.total_words / self.num_documents if self.num_documents else 0.0
 
-    def norms(self, lengths: npt.NDArray[np.integer[Any]]) -> Float32s:
-        """Return what is added to the frequency of a word below the line, by the number of words of a document."""
-        if not len(lengths):
-            return np.empty(0, np.float32)
-        norms = np.multiply(lengths, np.float32(K1 * B / self.average), dtype=np.float32)
-        norms += np.float32(K1 * (1 - B))
-        return norms
-
     def weight(self, num_documents: int) -> float:
         """Return the weight of a word that so many documents have."""
         rarity = (self.num_documents - num_documents + 0.5) / (num_documents + 0.5)
         return math.log(rarity + 1) * (K1 + 1)
 
 
+class DocumentNorms:
+    """What is added to the frequency of a word below the line, by the number of words of a document.
+
+    Args:
+        corpus: All documents.
+        lengths: Number of words of each document of a partition.
+    """
+
+    def __init__(self, corpus: Corpus, lengths: npt.NDArray[np.integer[Any]]) -> None:
+        self.average = corpus.average
+        self._lengths = lengths
+
+    def __len__(self) -> int:
+        return len(self._lengths)
+
+    def of(self, documents: Int64s) -> Float32s:
+        """Return those of some documents."""
+        if not len(documents):
+            return np.empty(0, np.float32)
+        norms = np.multiply(self._lengths[documents], np.float32(K1 * B / self.average), dtype=np.float32)
+        norms += np.float32(K1 * (1 - B))
+        return norms
+
+
 def scored(
     wanted: Wanted,
     postings: Mapping[str, WordPostings],
-    norms: Float32s,
+    norms: DocumentNorms,
     weights: Mapping[str, float],
     count: int | None = None,
 ) -> tuple[Int64s, Float32s]:
@@ -131,7 +147,7 @@ def scored(
     Args:
         wanted: What is searched.
         postings: Postings of the words that the partition has.
-        norms: `Corpus.norms` of all documents.
+        norms: Those of the partition.
         weights: Weight of each word.
         count: Documents with smaller scores than so many others may be left out; None for all.
     """
@@ -171,7 +187,7 @@ def _scores_of(
     documents: Int64s,
     tokens: Sequence[str],
     postings: Mapping[str, WordPostings],
-    norms: Float32s,
+    norms: DocumentNorms,
     weights: Mapping[str, float],
 ) -> Float32s:
     """Return the scores of some documents, ascending, by binary searches."""

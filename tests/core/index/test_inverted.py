@@ -20,6 +20,7 @@ from lance_core.format.posting_blocks import (
     unpack,
     varints,
 )
+from lance_core.index import inverted_partition
 from lance_core.index.inverted_words import NearPattern, near_words
 from lance_core.index.text.analyzer import Analyzer
 from lance_core.query import BooleanQuery, FullTextOperator, MatchQuery, MultiMatchQuery, Occur, PhraseQuery
@@ -167,3 +168,20 @@ def test_a_limit_takes_the_first_rows_of_all_whatever_is_deleted_or_left_out(tmp
         assert after
         assert not set(after) & set(before[:100])
         check(query, filter="id % 7 = 0", prefilter=True)
+
+
+def test_the_first_searches_read_only_the_rows_that_they_return(tmp_path, monkeypatch):
+    texts = [f"w{number % 7} w{number % 11}" for number in range(3000)]
+    path = tmp_path / "t"
+    lance_core.write_dataset(pa.table({"text": texts}), path).create_scalar_index("text", "INVERTED")
+    expected = lance_core.dataset(path).to_table(full_text_query="w3 w5", limit=5)
+    monkeypatch.setattr(inverted_partition, "_TAKE_COST", 1000)
+    monkeypatch.setattr(inverted_partition, "_TAKEN_ROW_COST", 1)
+    read_columns, names = inverted_partition.read_columns, []
+    monkeypatch.setattr(
+        inverted_partition, "read_columns", lambda *asked: names.extend(asked[1]) or read_columns(*asked)
+    )
+    table = lance_core.dataset(path)
+    for whole in (False, False, True):
+        assert table.to_table(full_text_query="w3 w5", limit=5) == expected
+        assert ("_rowid" in names) is whole
