@@ -77,7 +77,8 @@ class NearestRanking:
         if rest and not nearest.only_index:
             search_rows(files, rest, nearest, self.prefilter, top)
         queries, distances, rows = top.finish()
-        columns: dict[str, pa.Array] = {DISTANCE: numbers_array(distances.astype(np.float32))}
+        with np.errstate(over="ignore"):  # infinite in the type of the column
+            columns: dict[str, pa.Array] = {DISTANCE: numbers_array(distances.astype(np.float32))}
         if nearest.is_batch:
             columns[QUERY_INDEX] = numbers_array(queries.astype(np.int32))
         return RankedRows(addresses=rows.astype(np.uint64), columns=columns)

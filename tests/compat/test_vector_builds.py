@@ -181,3 +181,23 @@ def test_an_audit_finds_rows_that_are_missing_or_too_many(tmp_path):
     assert lance_core.repair(path) == {"v_idx": "rebuilt"}
     after = lance_core.verify(path, level="indices")
     assert [problem for problem in after.problems if problem.version == after.version] == []
+
+
+@pytest.mark.parametrize("index_type", ["IVF_FLAT", "IVF_PQ", "IVF_SQ"])
+@pytest.mark.parametrize("metric", ["l2", "cosine", "dot"])
+def test_vectors_of_infinite_length_are_left_out_as_in_pylance(tmp_path, index_type, metric):
+    rows = vectors()
+    rows[5], rows[6, 0], rows[7, :2] = np.inf, -np.inf, np.finfo(np.float32).max / 2
+    path = str(tmp_path / "t")
+    lance.write_dataset(table(rows), path)
+    options = PARTS if index_type == "IVF_PQ" else {}
+    built = lance_core.dataset(path).create_index("v", index_type, metric=metric, num_partitions=2, **options)
+    every = {"k": ROWS, "nprobes": 2}
+    ids = assert_both_find_the_same(path, rows[0], **every)["id"].to_pylist()
+    assert sorted(ids) == sorted(set(range(ROWS)) - {5, 6, 7})
+    refined = assert_both_find_the_same(path, rows[0], **every, refine_factor=2)
+    exact = search(built, rows[0], k=ROWS, metric=metric, use_index=False)
+    expected = dict(zip(exact["id"].to_pylist(), exact["_distance"].to_pylist(), strict=True))
+    wanted = [expected[number] for number in refined["id"].to_pylist()]
+    np.testing.assert_allclose(refined["_distance"], wanted, rtol=1e-5, atol=1e-5)
+    assert built.verify(level="indices").is_ok

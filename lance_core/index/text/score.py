@@ -112,7 +112,7 @@ class Corpus:
 
 
 class DocumentNorms:
-    """What is added to the frequency of a word below the line, by the number of words of a document.
+    """Terms that are added to the frequency of a word below the line, by the number of words of a document.
 
     Args:
         corpus: All documents.

@@ -18,6 +18,7 @@ from lance_core.index.vector.distances import (
     computable,
     metric_named,
     normalized,
+    squared_norms,
     vectors_of,
 )
 from lance_core.index.vector.kmeans import nearest_centroids, train_centroids
@@ -89,7 +90,7 @@ def given_matrix(name: str, given: Any, shape: tuple[int, ...]) -> Vectors:
 
 
 def searchable(values: Any, rows: Int64s, metric: str) -> tuple[Vectors, Int64s]:
-    """Return the vectors that are indexed, and their rows: without nulls, NaN and infinite items.
+    """Return the vectors that are indexed, and their rows: without nulls, NaN, and those of infinite length.
 
     Args:
         values: A part of the column.
@@ -102,10 +103,16 @@ def searchable(values: Any, rows: Int64s, metric: str) -> tuple[Vectors, Int64s]
     vectors = vectors_of(values, values.type.list_size)
     if metric == HAMMING:
         return vectors, rows
+    with np.errstate(over="ignore", invalid="ignore"):
+        norms = squared_norms(computable(vectors))
+    fits = np.isfinite(norms)  # numbers may be finite, and their squares not: no centroid could be worked out
+    if metric == COSINE:
+        fits &= norms > 0
+    if not fits.all():
+        vectors, rows = vectors[fits], rows[fits]
     if metric == COSINE:
         vectors = normalized(computable(vectors)).astype(vectors.dtype)
-    is_finite = np.isfinite(vectors).all(axis=1)
-    return (vectors, rows) if is_finite.all() else (vectors[is_finite], rows[is_finite])
+    return vectors, rows
 
 
 def train_model(
