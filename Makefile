@@ -6,6 +6,7 @@
 #   make test          run all tests, in one process more than there are cores (WORKERS=1)
 #   make test-spark    run the Spark tests with every version of pyspark that is supported
 #   make docs          build the documentation site and show it (DOCS_PORT=8000)
+#   make pictures      take the pictures of Dagster's UI in the pages anew, with Chromium (NAMES="health plots")
 #   make bench-far     measure beside pylance on object storage
 #   make release-check  build the packages and the SBOM into dist/, install them into empty environments, use them there
 #   make test-deploy   run the deployment example as processes: Postgres, a Spark cluster, Dagster's services
@@ -32,7 +33,7 @@ PROJECTS := Makefile pyproject.toml example_project/pyproject.toml $(wildcard re
 # Each process would otherwise compile anew what it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo ui check test test-spark test-torch test-deploy matrix docs release-check bench bench-far proto lint style types quick clean
+.PHONY: help demo ui check test test-spark test-torch test-deploy matrix docs pictures release-check bench bench-far proto lint style types quick clean
 help:
 	@sed -n 's/^#   //p' Makefile
 
@@ -106,6 +107,9 @@ matrix: $(VENV)/.dev
 
 docs: $(VENV)/.dev
 	@$(BIN)/python docs/site.py serve --dev-addr 127.0.0.1:$(DOCS_PORT)
+
+pictures: $(VENV)/.dev
+	@$(BIN)/python docs/pictures.py $(NAMES)
 
 release-check: $(VENV)/.dev
 	@$(INSTALL) --group release

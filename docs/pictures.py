@@ -35,7 +35,7 @@ EXAMPLE = PROJECT / "example_project"
 IMAGES = EXAMPLE / "images"
 SHOWN_FOLDER = "/home/demo"
 """Shown in place of the temporary folder."""
-WIDTH, SCALE = 1300, 1.5
+WIDTH, SCALE = 1360, 1.5
 """Pixels of a page, and pixels of the picture for each: sharp where a README shows it 900 pixels wide."""
 SETTLED_S, MAX_WAIT_S = 3.0, 90.0
 
@@ -80,12 +80,13 @@ PICTURES = [
         path="/locations/example_project/asset-groups/maintenance",
     ),
     Picture(name="progress", location="hundred", path="/runs/{run:load_clicks}", top="STEP_START", height=700),
-    Picture(name="hundred_tables", location="hundred", path="/asset-groups", height=1000),
+    Picture(name="hundred_tables", location="hundred", path="/asset-groups", height=1280),
     Picture(
         name="health",
         location="hundred",
         path="/assets/lance_maintenance/table_health",
         clicks=("[Show Markdown]",),
+        height=880,
     ),
     Picture(
         name="change_partitions",

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 _THREADS = 8
 _MAX_TEXT = 300
-_SHOWN_TABLES = 40
+_SHOWN_TABLES = 25
 # What a table needs comes first: pages are narrower than all numbers together.
 _HEADER = ("table", "needs", "rows", "fragments", "to merge", "deleted", "bytes", "not indexed", "versions", "tags")
 

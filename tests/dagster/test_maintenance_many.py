@@ -17,6 +17,7 @@ from lance_dagster import (
     build_table_health,
     maintenance_needed,
 )
+from lance_dagster.maintenance.health import TableHealth, health_markdown
 
 CLEANUP = CleanupPolicy(older_than=timedelta(0), retain_versions=1, grace_period=timedelta(0), keep_live_inputs=False)
 
@@ -186,3 +187,12 @@ def test_plans_are_requested_when_any_step_is_needed(root, instance, busy, per):
     result = dg.evaluate_automation_conditions(defs=defs, instance=instance)
     requested = [key.to_user_string() for key in defs.resolve_all_asset_keys() if result.get_num_requested(key)]
     assert sorted(requested) == (["a/maintenance", "b/maintenance"] if per == "table" else ["lance_maintenance/tables"])
+
+
+def test_of_many_tables_those_that_need_something_are_listed():
+    tables = [
+        TableHealth(table=f"t{n:02d}", needs={"cleanup": "old"} if n >= 70 else {}, numbers={}) for n in range(100)
+    ]
+    lines = health_markdown(tables).splitlines()
+    assert [line.split("|")[1].strip() for line in lines[2:-1]] == [f"`t{n}`" for n in range(70, 95)]
+    assert lines[-1].startswith("| and 75 more | 5 of them need something, see `lance/needs` | |")

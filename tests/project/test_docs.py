@@ -1,5 +1,6 @@
 """Pages for contributors name only what exists: paths, modules, links between pages, hooks."""
 
+import ast
 import re
 import subprocess
 import sys
@@ -158,3 +159,14 @@ def test_the_site_is_built_without_a_warning():
     listed = LINK.findall((html / "llms.txt").read_text())
     assert len(listed) > 40
     assert [link for link in listed if not (html / link).is_file()] == []
+
+
+def test_each_picture_of_the_pages_is_taken_by_the_script():
+    script = ast.parse((ROOT / "docs/pictures.py").read_text())
+    calls = [
+        node for node in ast.walk(script) if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Picture"
+    ]
+    taken = {keyword.value.value for call in calls for keyword in call.keywords if keyword.arg == "name"}
+    shown = set(re.findall(r"images/(\w+)\.png\)", (ROOT / "docs/how-to.md").read_text()))
+    there = {path.stem for path in (ROOT / "example_project/images").glob("*.png")}
+    assert taken == shown == there
