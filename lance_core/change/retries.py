@@ -30,9 +30,6 @@ if TYPE_CHECKING:
 
 _LOGGER = logging.getLogger("lance_core.commit")
 
-_NEW_FILE_S = 3600.0
-"""Files that are not older need no look: a clean-up takes none that is younger than a day, whatever it is told."""
-
 
 class Work(Protocol):
     """A change that is worked out on one version."""
@@ -139,7 +136,8 @@ def commit_work(
                 read=snapshot,
                 sees_new_rows=work.sees_new_rows,
                 has_new_uuid=True,
-                has_new_files=_wrote_files(transaction.operation, runtime.monotonic_s() - began_s),
+                # Deletes bring deletion files only; those of other changes may have been staged long ago.
+                files_since_s=began_s if isinstance(transaction.operation, Delete) else None,
                 runtime=runtime,
             )
         except CommitOutcomeUnknownError:
@@ -158,14 +156,6 @@ def commit_work(
         attempt += 1
         _LOGGER.info("working out the change of %s again on the newest version, repetition %d", uri, attempt)
         snapshot = _newest(snapshot, work)
-
-
-def _wrote_files(operation: Operation, seconds: float) -> bool:
-    """Return whether all new files of an operation were written in the last seconds: a clean-up spares these.
-
-    Deletes bring deletion files only. Files of other changes may have been staged long ago.
-    """
-    return isinstance(operation, Delete) and seconds < _NEW_FILE_S
 
 
 def _remove_merged_deletions(read: Snapshot, operation: Operation, done: Snapshot) -> None:

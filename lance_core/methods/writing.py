@@ -36,6 +36,7 @@ from lance_core.table.idempotency import find_commit, with_key
 from lance_core.table.locations import branch_of, objects_at_once, with_lock
 from lance_core.table.naming import naming
 from lance_core.table.open_table import open_branch, open_version
+from lance_core.table.runtime import SYSTEM_RUNTIME
 from lance_core.table.snapshot import Snapshot, find_snapshot
 from lance_core.table_id import table_to_write
 from lance_core.unsupported import refuse_given
@@ -188,6 +189,7 @@ def write_dataset(
         (2, 4)
     """
     del data_cache_bytes  # the writer keeps what a page needs
+    began_s = SYSTEM_RUNTIME.monotonic_s()
     _refuse("write_dataset", external_blob_mode, use_legacy_format, blob_pack_file_size_threshold)
     check_mode(mode)
     limits = file_limits(max_rows_per_file, max_bytes_per_file, max_page_bytes, max_rows_per_group=max_rows_per_group)
@@ -245,6 +247,7 @@ def write_dataset(
             enable_stable_row_ids=enable_stable_row_ids,
             enable_v2_manifest_paths=enable_v2_manifest_paths,
             has_new_uuid=True,
+            files_since_s=began_s,
         )
     return opened(address, snapshot=snapshot)
 

@@ -66,6 +66,11 @@ class CloudStore:
         return FAR_AT_ONCE
 
     @property
+    def waits_in_tasks(self) -> bool:
+        """True: all requests are begun in the event loop, and waited for as tasks do."""
+        return True
+
+    @property
     def client(self) -> ObjectClient:
         """The connection of this process."""
         return client_of(self._bucket)

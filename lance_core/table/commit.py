@@ -83,6 +83,9 @@ _MAX_QUICK_SLOTS = 256
 _LEAST_SLOTS = 4
 _MAX_BACK_OFF_S = 5.0
 _MAX_CATCH_UPS = 20
+_NEW_FILE_S = 3600.0
+"""Files that are not older need no look: a clean-up takes none that is younger than a day, unless nobody writes."""
+
 _VERSIONS_BEFORE_RELISTING = 1
 """Commits that are judged in about the time in which other writers make one."""
 
@@ -99,7 +102,7 @@ def commit(
     enable_v2_manifest_paths: bool = True,
     sees_new_rows: bool = False,
     has_new_uuid: bool = False,
-    has_new_files: bool = False,
+    files_since_s: float | None = None,
     runtime: Runtime = SYSTEM_RUNTIME,
 ) -> Snapshot:
     """Make a new version of a table.
@@ -121,8 +124,8 @@ def commit(
             rows are conflicts.
         has_new_uuid: The transaction's uuid was made for this call, so no other commit can have written its file. On
             object stores, the file is then written before other commits are judged.
-        has_new_files: All files that the transaction adds were written by the caller a short time ago, so that nobody
-            can have removed them. Nobody looks whether they are there.
+        files_since_s: Time of ``runtime.monotonic_s`` before the caller wrote all files that the transaction adds. If
+            that was a short time ago, nobody looks whether they are there. None if others may have written some.
         runtime: Clock, waiting and chance.
 
     Returns:
@@ -151,7 +154,7 @@ def commit(
         has_new_uuid=has_new_uuid,
         runtime=runtime,
         checked=transaction.read_version,
-        files_checked=has_new_files,
+        files_checked=files_since_s is not None and runtime.monotonic_s() - files_since_s < _NEW_FILE_S,
     )
     with Span("commit", store.uri, operation=operation_name(transaction.operation)) as span:
         snapshot = _run(committer)

@@ -397,6 +397,14 @@ def objects_at_once(store: Store) -> int:
     return branch_root.at_once if offers(branch_root, FarStore, "at_once") else 1
 
 
+def waits_in_tasks(store: Store) -> bool:
+    """Return whether tasks that wait for the store let others go on; see `lance_core.store.tasks`."""
+    branch_root = without_bases(store)
+    if isinstance(branch_root, FolderStore):
+        return waits_in_tasks(branch_root.parent)
+    return getattr(branch_root, "waits_in_tasks", False)
+
+
 def sized_reader(store: Store, path: str, size: int, *, most_bytes: int = WHOLE_BYTES) -> ObjectReader:
     """Open an object that has ``size`` bytes if it is what it was.
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from lance_core.store.io_coroutines import finished
 from lance_core.store.tasks import Tasks, wait_for
-from lance_core.table.locations import objects_at_once
+from lance_core.table.locations import objects_at_once, waits_in_tasks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -54,7 +55,8 @@ def each(store: Store, works: Iterable[Callable[[], _T]]) -> Iterator[_T]:
 
     Args:
         store: What they read.
-        works: May be done at the same time, in threads. None is begun long before its turn.
+        works: May be done at the same time, as tasks of one thread, or in threads if the store blocks them. None is
+            begun long before its turn.
 
     Raises:
         Exception: Of the first work that fails; later ones may have been done.
@@ -62,6 +64,9 @@ def each(store: Store, works: Iterable[Callable[[], _T]]) -> Iterator[_T]:
     at_once = objects_at_once(store)
     if at_once < 2:
         yield from (work() for work in works)
+        return
+    if waits_in_tasks(store):
+        yield from computed(store, map(Work, works))
         return
     with ThreadPoolExecutor(at_once) as pool:
         yield from _each(lambda work, _: pool.submit(work.begin), at_once, map(Work, works))
@@ -109,6 +114,10 @@ def _each(begin: Callable[[Work[_T], int], Future[_T]], at_once: int, works: Ite
             while going and (len(going) >= at_once or _num_bytes(going) + work.num_bytes > MOST_AHEAD):
                 yield wait_for(going.popleft()[0])
             going.append((begin(work, number), work.num_bytes))
+        if going:
+            # The last one ends last, as a rule: to be woken up by each would cost more than some results.
+            with suppress(Exception):
+                wait_for(going[-1][0])
         while going:
             yield wait_for(going.popleft()[0])
     finally:

@@ -56,9 +56,9 @@ def test_requests_are_few(s3):
         return [method for method, _ in s3.requests()]
 
     lance_core.write_dataset(ROWS, uri, mode="append", storage_options=options)
-    # Newest version and its manifest; data; at once newest version, size of the data, transaction; manifest; check.
+    # Newest version and its manifest; data; at once newest version and transaction; manifest; check.
     asked = counted()
-    assert asked[:3] + sorted(asked[3:6]) + asked[6:] == ["GET", "GET", "PUT", "GET", "HEAD", "PUT", "PUT", "GET"]
+    assert asked[:3] + sorted(asked[3:5]) + asked[5:] == ["GET", "GET", "PUT", "GET", "PUT", "PUT", "GET"]
     dataset = lance_core.dataset(uri, storage_options=options)
     assert counted() == ["GET", "GET"]
     dataset.take([1, 5, 1001, 1007])
@@ -92,11 +92,11 @@ def test_inserts_fit_the_newest_version(cloud, uri):
     dataset = lance_core.write_dataset(ROWS, uri, storage_options=cloud.storage_options)
     cloud.requests()
     dataset.insert(ROWS)
-    # At once newest version, its manifest and data; newest version, size of the data, transaction; manifest; check.
+    # At once newest version, its manifest and data; newest version and transaction; manifest; check.
     asked = [method for method, _ in cloud.requests()]
-    assert sorted(asked[:3]) + sorted(asked[3:6]) + asked[6:] == [
+    assert sorted(asked[:3]) + sorted(asked[3:5]) + asked[5:] == [
         *["GET", "GET", "PUT"],
-        *["GET", "HEAD", "PUT", "PUT", "GET"],
+        *["GET", "PUT", "PUT", "GET"],
     ]
     stale = lance_core.dataset(uri, storage_options=cloud.storage_options)
     dataset.add_columns({"b": "a + 1"})
@@ -291,10 +291,11 @@ def test_a_stalled_read_is_sent_again(cloud, uri, silent, read):
 def test_a_stalled_look_at_a_file_is_sent_again(cloud, uri):
     """The service is silent for 30 s when a commit asks for the size of a file that it brings."""
     options = {**cloud.storage_options, "read_hedge_after": "50ms"}
-    lance_core.write_dataset(ROWS, uri, storage_options=options)
+    dataset = lance_core.write_dataset(ROWS, uri, storage_options=options)
+    operation = lance_core.LanceOperation.Append(lance_core.write_fragments(ROWS, dataset))
     cloud.fail("HEAD", "/data/", "stall", times=1)
     began = time.monotonic()
-    assert lance_core.write_dataset(ROWS, uri, mode="append", storage_options=options).count_rows() == 2000
+    assert lance_core.LanceDataset.commit(dataset, operation, read_version=1).count_rows() == 2000
     assert time.monotonic() - began < 15
 
 
