@@ -6,24 +6,20 @@ stored bytes: runs of whole pages, which are kept as they are stored until all c
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 
-from lance_core.encoding.kernels import starts_of
 from lance_core.encoding.plans import ByteRanges, RangeBuffers, range_buffers
 from lance_core.file.read import strategy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    import numpy.typing as npt
-
     from lance_core.encoding.plans import Ranges
-    from lance_core.encoding.values import Int64s
     from lance_core.store.base import PendingRead
 
 
@@ -46,12 +42,14 @@ class PageBytes:
             for run, part in enumerate(_runs(pages, most))
             for start, end in part
         ]
-        table = np.array(sorted(pieces), np.int64).reshape(-1, 4)
-        if (table[1:, 0] < table[:-1, 1]).any():  # no sound file has pages that overlap
-            table = table[:0]
-        self._starts, self._ends, self._columns, self._runs = np.ascontiguousarray(table.T)
+        pieces.sort()
+        if any(later[0] < earlier[1] for earlier, later in pairwise(pieces)):  # no sound file has pages that overlap
+            pieces = []
+        self._starts = [start for start, *_ in pieces]
+        self._ends = [end for _, end, *_ in pieces]
+        self._run_of = [(number, run) for *_, number, run in pieces]
         self._of_run: dict[tuple[int, int], list[int]] = {}
-        for piece, key in enumerate(zip(self._columns.tolist(), self._runs.tolist(), strict=True)):
+        for piece, key in enumerate(self._run_of):
             self._of_run.setdefault(key, []).append(piece)
         self._pieces: dict[int, pa.Buffer] = {}
         self._coming: dict[int, _Coming] = {}
@@ -60,17 +58,18 @@ class PageBytes:
 
     def answer(self, wanted: Sequence[tuple[int, int] | ByteRanges]) -> list[Any]:
         """Return the buffers and memory that `lance_core.encoding.plans.Steps` ask for."""
-        scattered = [
-            request if isinstance(request, ByteRanges) else ByteRanges(np.array([request[0]]), np.array([request[1]]))
-            for request in wanted
-        ]
-        bounds = starts_of(np.array([len(request.starts) for request in scattered], np.int64)).tolist()
-        starts = np.concatenate([request.starts for request in scattered]) if scattered else np.empty(0, np.int64)
-        ends = np.concatenate([request.ends for request in scattered]) if scattered else np.empty(0, np.int64)
-        fetched = self._fetch(starts, ends)
-        ranges: Ranges = list(zip(starts.tolist(), ends.tolist(), strict=True))
+        # A scan asks for few ranges at a time, so that lists cost less than arrays.
+        ranges: Ranges = []
+        bounds = [0]
+        for request in wanted:
+            if isinstance(request, ByteRanges):
+                ranges += zip(request.starts.tolist(), request.ends.tolist(), strict=True)
+            else:
+                ranges.append(request)
+            bounds.append(len(ranges))
+        fetched = self._fetch(ranges)
         answers: list[Any] = []
-        for request, low, high in zip(wanted, bounds, bounds[1:], strict=False):
+        for request, (low, high) in zip(wanted, pairwise(bounds), strict=True):
             if isinstance(request, ByteRanges):
                 answers.append(_buffers_of(ranges[low:high], fetched[low:high]))
             else:
@@ -81,8 +80,8 @@ class PageBytes:
         """Let go of what lies before all that was asked for since the last call; what follows lies behind it."""
         lowest, self._lowest = self._lowest, {}
         for piece in list(self._pieces):
-            column = int(self._columns[piece])
-            if column in lowest and int(self._runs[piece]) < lowest[column]:
+            column, run = self._run_of[piece]
+            if column in lowest and run < lowest[column]:
                 del self._pieces[piece]
 
     def close(self) -> None:
@@ -91,33 +90,33 @@ class PageBytes:
             coming.read.cancel()
         self._coming.clear()
 
-    def _fetch(self, starts: Int64s, ends: Int64s) -> list[list[tuple[int, pa.Buffer]]]:
+    def _fetch(self, ranges: Ranges) -> list[list[tuple[int, pa.Buffer]]]:
         """For each range the buffers that hold it one after the other, and where they begin in the file."""
-        first = self._starts.searchsorted(starts, side="right") - 1
-        last = self._starts.searchsorted(ends, side="left") - 1
-        is_ours = self._is_covered(first, last, ends)
-        needed = {piece for low, high in _pairs(first[is_ours], last[is_ours]) for piece in range(low, high + 1)}
-        others = np.flatnonzero(~is_ours & (ends > starts))
-        direct = dict(zip(others.tolist(), self._load(needed, _pairs(starts[others], ends[others])), strict=True))
-        pieces: list[list[tuple[int, pa.Buffer]]] = []
-        for number, (low, high, ours) in enumerate(zip(first.tolist(), last.tolist(), is_ours.tolist(), strict=True)):
-            if ours:
-                pieces.append([(int(self._starts[piece]), self._pieces[piece]) for piece in range(low, high + 1)])
-            else:
-                pieces.append([(int(starts[number]), direct[number])] if number in direct else [])
-        return pieces
+        held = [self._held(start, end) for start, end in ranges]
+        needed = {piece for pieces in held for piece in pieces}
+        others = [number for number, pieces in enumerate(held) if not pieces and ranges[number][0] < ranges[number][1]]
+        direct = dict(zip(others, self._load(needed, [ranges[number] for number in others]), strict=True))
+        return [
+            [(ranges[number][0], direct[number])]
+            if number in direct
+            else [(self._starts[piece], self._pieces[piece]) for piece in pieces]
+            for number, pieces in enumerate(held)
+        ]
 
-    def _is_covered(self, first: Int64s, last: Int64s, ends: Int64s) -> npt.NDArray[np.bool_]:
-        """Return a mask of the ranges that lie in pieces without a gap."""
-        if not len(self._starts):
-            return np.zeros(len(first), np.bool_)
-        gaps = starts_of(self._starts[1:] > self._ends[:-1])
-        inside = (first >= 0) & (last >= first) & (ends <= self._ends[last])
-        return inside & (gaps[np.maximum(first, 0)] == gaps[np.maximum(last, 0)])
+    def _held(self, start: int, end: int) -> range:
+        """Return the pieces that hold a range without a gap; none if there are none, or if it is empty."""
+        first = last = bisect_right(self._starts, start) - 1
+        if first < 0 or start == end:
+            return range(0)
+        while self._ends[last] < end:
+            last += 1
+            if last == len(self._starts) or self._starts[last] > self._ends[last - 1]:
+                return range(0)
+        return range(first, last + 1)
 
     def _load(self, pieces: set[int], others: Ranges) -> list[pa.Buffer]:
         """Fetch all runs that some pieces belong to, and begin the next ones; return some ranges that are no pieces."""
-        runs = {(int(self._columns[piece]), int(self._runs[piece])) for piece in pieces}
+        runs = {self._run_of[piece] for piece in pieces}
         for column, run in runs:
             self._lowest[column] = min(run, self._lowest.get(column, run))
         wanted: list[int] = []
@@ -141,7 +140,7 @@ class PageBytes:
     def _ask(self, pieces: list[int], others: Ranges) -> _Coming | None:
         """Begin to read pieces that are neither there nor on their way, and other ranges."""
         new = [piece for piece in pieces if piece not in self._pieces and piece not in self._coming]
-        asked = [(int(self._starts[piece]), int(self._ends[piece])) for piece in new] + others
+        asked = [(self._starts[piece], self._ends[piece]) for piece in new] + others
         if not asked:
             return None
         coming = _Coming(new, self._begin(asked))
@@ -184,10 +183,6 @@ def _runs(pages: Ranges, most: int) -> Iterator[Ranges]:
             size += bounds[-1] - bounds[-2]
     if run:
         yield run
-
-
-def _pairs(starts: Int64s, ends: Int64s) -> Ranges:
-    return list(zip(starts.tolist(), ends.tolist(), strict=True))
 
 
 def _parts_of(start: int, end: int, pieces: list[tuple[int, pa.Buffer]]) -> tuple[Ranges, list[pa.Buffer]]:
