@@ -8,14 +8,17 @@ from __future__ import annotations
 
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from lance_core.table.locations import objects_at_once
+from lance_core.table.locations import begin_puts, objects_at_once
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import pyarrow as pa
 
-    from lance_core.store.base import ObjectWriter, Store
+    from lance_core.store.base import ObjectWriter, PendingRead, Store
 
 
 class Completion:
@@ -82,3 +85,37 @@ class _CompletedLater:
 
     def abort(self) -> None:
         self._sink.abort()
+
+
+class Uploads:
+    """Small files that are on their way, at most as many as the store answers at once.
+
+    Args:
+        store: Where they are written. On stores that answer at once, they are there when they were put.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._at_once = objects_at_once(store)
+        self._pending: deque[PendingRead[object]] = deque()
+
+    def put(self, objects: Sequence[tuple[str, bytes]]) -> None:
+        """Write whole objects, given by path and content.
+
+        Raises:
+            Exception: Of one that failed, perhaps of those before.
+        """
+        self._pending += begin_puts(self._store, objects)
+        while len(self._pending) > self._at_once:
+            self._pending.popleft().result()
+
+    def wait(self) -> None:
+        """Wait until all are there; raises what the first one failed with."""
+        while self._pending:
+            self._pending.popleft().result()
+
+    def end(self) -> None:
+        """Wait until all are there or have failed; errors are nobody's business any more."""
+        while self._pending:
+            with suppress(Exception):
+                self._pending.popleft().result()

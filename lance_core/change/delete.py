@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from lance_core.change.completion import Uploads
 from lance_core.change.retries import commit_work
 from lance_core.change.stage import remove_staged
 from lance_core.errors import CommitOutcomeUnknownError
@@ -23,7 +24,6 @@ from lance_core.scan.fragments import each_match
 from lance_core.scan.indexed import with_index_answer
 from lance_core.scan.open_files import OpenFiles
 from lance_core.scan.plan import plan_filter, with_row_starts
-from lance_core.table.locations import put_all
 from lance_core.table.naming import naming
 from lance_core.table.new_ids import RANDOM_IDS
 from lance_core.table.rebase import encode_deletion_file
@@ -94,9 +94,13 @@ class Marker:
     condition: str | Expression
     ids: NewIds = RANDOM_IDS
     _deletions: dict[int, _Mark] = field(default_factory=dict[int, "_Mark"])
+    _uploads: Uploads = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._uploads = Uploads(self.store)
 
     def mark(self, snapshot: Snapshot) -> MarkedRows:
-        """Mark the matching rows of a version.
+        """Mark the matching rows of a version; see `finish`.
 
         Raises:
             InvalidInputError: The condition does not fit the schema.
@@ -118,7 +122,9 @@ class Marker:
             for _ in each_match(files, left, plan, partial(self._mark, version=snapshot.version)):
                 pass
         finally:
-            _remove_deletion_files(self.store, previous.values())
+            if previous:
+                self._uploads.end()
+                _remove_deletion_files(self.store, previous.values())
         changed = [mark for fragment in snapshot.manifest.fragments if (mark := self._deletions[fragment.id]).num_rows]
         return MarkedRows(
             updated_fragments=tuple(mark.after for mark in changed if mark.after is not None),
@@ -126,8 +132,13 @@ class Marker:
             num_rows=sum(mark.num_rows for mark in changed),
         )
 
+    def finish(self) -> None:
+        """Wait until all deletion files are there: on object stores some are on their way when rows are marked."""
+        self._uploads.wait()
+
     def forget(self) -> None:
         """Remove the deletion files written so far."""
+        self._uploads.end()
         _remove_deletion_files(self.store, self._deletions.values())
         self._deletions = {}
 
@@ -143,7 +154,7 @@ class Marker:
                 contents.append((path, data))
                 after = replace(fragment, deletion_file=file)
             self._deletions[fragment.id] = _Mark(before=fragment, after=after, num_rows=len(offsets))
-        put_all(self.store, contents)
+        self._uploads.put(contents)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -167,6 +178,10 @@ class MarkWork:
         marked = self.marker.mark(snapshot)
         self.num_rows = marked.num_rows
         return self.operation(marked)
+
+    def finish(self) -> None:
+        """Wait until all deletion files are there."""
+        self.marker.finish()
 
     def forget(self) -> None:
         """Remove the files written so far."""

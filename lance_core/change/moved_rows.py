@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
+from lance_core.change.completion import Uploads
 from lance_core.format.deletion import bitmap_from_numpy
 from lance_core.format.paths import deletion_file_path
 from lance_core.format.row_ids import encode_row_ids, encode_row_versions
 from lance_core.frozen import frozen
 from lance_core.scan.lineage import has_spilled_lineage
-from lance_core.table.locations import put_all
+from lance_core.table.locations import objects_at_once
 from lance_core.table.new_ids import RANDOM_IDS
 from lance_core.table.rebase import encode_deletion_file
 
@@ -136,19 +138,23 @@ def write_departure(
     removed: list[int] = []
     changed: list[Fragment] = []
 
-    def contents() -> Iterator[tuple[str, bytes]]:
-        for fragment, rows in deleted:
-            if len(rows) == fragment.physical_rows:
-                removed.append(fragment.id)
-                continue
-            new_id = partial(ids.deletion_file, fragment.id)
-            file, path, data = encode_deletion_file(fragment.id, rows, read_version=version, new_id=new_id)
-            changed.append(replace(fragment, deletion_file=file))
-            yield path, data
-
+    uploads = Uploads(store)
     try:
-        put_all(store, contents())
+        left = iter(deleted)
+        while some := list(islice(left, objects_at_once(store))):
+            contents: list[tuple[str, bytes]] = []
+            for fragment, rows in some:
+                if len(rows) == fragment.physical_rows:
+                    removed.append(fragment.id)
+                    continue
+                new_id = partial(ids.deletion_file, fragment.id)
+                file, path, data = encode_deletion_file(fragment.id, rows, read_version=version, new_id=new_id)
+                changed.append(replace(fragment, deletion_file=file))
+                contents.append((path, data))
+            uploads.put(contents)
+        uploads.wait()
     except BaseException:
+        uploads.end()
         Departure(updated_fragments=tuple(changed)).remove_files(store)
         raise
     return Departure(updated_fragments=tuple(changed), removed_fragment_ids=tuple(removed))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import uuid
 from contextlib import suppress
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from lance_core.errors import CommitConflictError, CommitOutcomeUnknownError, InvalidInputError
 from lance_core.format.operations import Delete, Update
@@ -29,6 +29,15 @@ if TYPE_CHECKING:
 
 
 _LOGGER = logging.getLogger("lance_core.commit")
+
+
+@runtime_checkable
+class LateWork(Protocol):
+    """Optional: a work whose last files may be on their way when it was prepared."""
+
+    def finish(self) -> None:
+        """Wait until all files are there; raises what one failed with."""
+        ...
 
 
 class Work(Protocol):
@@ -136,6 +145,7 @@ def commit_work(
                 read=snapshot,
                 sees_new_rows=work.sees_new_rows,
                 has_new_uuid=True,
+                finish_files=work.finish if isinstance(work, LateWork) else None,
                 # Deletes bring deletion files only; those of other changes may have been staged long ago.
                 files_since_s=began_s if isinstance(transaction.operation, Delete) else None,
                 runtime=runtime,

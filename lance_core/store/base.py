@@ -226,8 +226,8 @@ class PieceSink(Protocol):
 class BatchSink(Protocol):
     """Optional: writes several objects at the same time."""
 
-    def put_all(self, objects: Sequence[tuple[str, bytes]], /) -> None:
-        """Write whole objects, replacing what is there; if one fails, others may have been written."""
+    def begin_puts(self, objects: Sequence[tuple[str, bytes]], /) -> Sequence[PendingRead[object]]:
+        """Begin to write whole objects, replacing what is there; each is there when its result is."""
         ...
 
 

@@ -118,20 +118,15 @@ class CloudStore:
 
     def put(self, path: str, data: bytes, /) -> None:
         """Write a whole object."""
-        self.put_all([(path, data)])
+        self.begin_puts([(path, data)])[0].result()
 
-    def put_all(self, objects: Sequence[tuple[str, bytes]], /) -> None:
-        """Write whole objects at the same time."""
+    def begin_puts(self, objects: Sequence[tuple[str, bytes]], /) -> Sequence[PendingRead[object]]:
+        """Begin to write whole objects."""
         client, writes = self.client, []
         for path, data in objects:
             key, address = self._target(path)
             writes.append(client.begin_put(key, data, address=address, is_repeatable=is_written_once(path)))
-        try:
-            for write in writes:
-                write.result()
-        finally:
-            for write in writes:
-                write.cancel()
+        return writes
 
     def put_if_absent(self, path: str, data: bytes, /) -> bool:
         """Create an object; False if it exists.

@@ -30,7 +30,7 @@ from lance_core.store.version_table import VersionRow
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from lance_core.store.base import ObjectInfo, ObjectReader, ObjectWriter, Store
+    from lance_core.store.base import ObjectInfo, ObjectReader, ObjectWriter, PendingRead, Store
     from lance_core.store.version_table import VersionTable
 
 _SUFFIX = ".manifest"
@@ -131,12 +131,12 @@ class ExternalManifestStore:
         """Begin an object."""
         return self._inner.writer(path)
 
-    def put_all(self, objects: Sequence[tuple[str, bytes]], /) -> None:
-        """Write whole objects."""
-        if offers(self._inner, BatchSink, "put_all"):
-            self._inner.put_all(objects)
-        else:
-            all_blocking([partial(self._inner.put, path, data) for path, data in objects])
+    def begin_puts(self, objects: Sequence[tuple[str, bytes]], /) -> Sequence[PendingRead[object]]:
+        """Begin to write whole objects."""
+        if offers(self._inner, BatchSink, "begin_puts"):
+            return self._inner.begin_puts(objects)
+        all_blocking([partial(self._inner.put, path, data) for path, data in objects])
+        return []
 
     def put(self, path: str, data: bytes, /) -> None:
         """Write a whole object."""

@@ -103,6 +103,7 @@ def commit(
     sees_new_rows: bool = False,
     has_new_uuid: bool = False,
     files_since_s: float | None = None,
+    finish_files: Callable[[], None] | None = None,
     runtime: Runtime = SYSTEM_RUNTIME,
 ) -> Snapshot:
     """Make a new version of a table.
@@ -126,6 +127,8 @@ def commit(
             object stores, the file is then written before other commits are judged.
         files_since_s: Time of ``runtime.monotonic_s`` before the caller wrote all files that the transaction adds. If
             that was a short time ago, nobody looks whether they are there. None if others may have written some.
+        finish_files: Waits until all files of the transaction are there; called before a version names them, and again
+            for each attempt. None if they are.
         runtime: Clock, waiting and chance.
 
     Returns:
@@ -154,6 +157,7 @@ def commit(
         has_new_uuid=has_new_uuid,
         runtime=runtime,
         checked=transaction.read_version,
+        finish_files=finish_files,
         files_checked=files_since_s is not None and runtime.monotonic_s() - files_since_s < _NEW_FILE_S,
     )
     with Span("commit", store.uri, operation=operation_name(transaction.operation)) as span:
@@ -219,6 +223,7 @@ class _Committer:
     has_new_uuid: bool
     runtime: Runtime
     checked: int
+    finish_files: Callable[[], None] | None = None
     must_rebase: bool = False
     files_checked: bool = False
     dictionaries: StagedDictionaries | None = None
@@ -294,6 +299,7 @@ class _Committer:
     def _attempt(self) -> Snapshot | None:
         """One attempt; None if another writer was faster."""
         versions = self._find_newest()
+        self._finish_files()
         newest = versions.newest
         if newest is None:
             base = self._new_table()
@@ -325,9 +331,10 @@ class _Committer:
             return find_newest(self.store)
         self._check_allows(expected)
         transaction = self._on_top_of(expected)
-        works: list[Callable[[], Versions | None]] = [partial(find_newest, self.store)]
-        if not self.files_checked:
-            works.insert(0, partial(self._check_files, expected))
+        works: list[Callable[[], Versions | None]] = [
+            partial(self._check_files, expected),
+            partial(find_newest, self.store),
+        ]
         if transaction is self.transaction:  # a rewrite that reserved no ids depends on the newest version
             works.insert(0, partial(self._write_ahead, transaction))
         return cast("Versions", list(each(self.store, works))[-1])
@@ -347,8 +354,13 @@ class _Committer:
         feature_flags.check_writable(base.writer_feature_flags, path=self.store.uri)
         check_keeps_log(self.operation, base)
 
+    def _finish_files(self) -> None:
+        if self.finish_files is not None:
+            self.finish_files()
+
     def _check_files(self, base: Manifest) -> None:
         """Check once that the files of the operation exist."""
+        self._finish_files()
         if not self.files_checked:
             check_files(self.store, self.operation, base)
             self.files_checked = True

@@ -10,7 +10,6 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
 
 from lance_core.errors import CorruptDataError, NotFoundError, UntrustedPlaceError
@@ -33,11 +32,11 @@ from lance_core.store.tasks import all_blocking
 from lance_core.store.trust import PlaceSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from lance_core.format.base_path import BasePath
     from lance_core.format.manifest import Manifest
-    from lance_core.store.base import ObjectInfo, ObjectReader, ObjectWriter, Store
+    from lance_core.store.base import ObjectInfo, ObjectReader, ObjectWriter, PendingRead, Store
     from lance_core.table.commit_lock import CommitLock
 
 _Read = TypeVar("_Read")
@@ -415,32 +414,27 @@ def sized_reader(store: Store, path: str, size: int, *, most_bytes: int = WHOLE_
     return store.sized_reader(path, size, most_bytes=most_bytes)
 
 
-def put_all(store: Store, objects: Iterable[tuple[str, bytes]]) -> None:
-    """Write whole objects, many at the same time if the store is far away.
+def begin_puts(store: Store, objects: Sequence[tuple[str, bytes]]) -> Sequence[PendingRead[object]]:
+    """Write whole objects, at the same time if the store is far away.
 
-    Args:
-        store: Where they are written.
-        objects: Their paths and contents, which are asked for a few at a time.
+    Returns:
+        Those that are still on their way: each is there when its result is.
 
     Raises:
-        Exception: Of one that failed; others may have been written, and later ones were not asked for.
+        Exception: Of one that failed; others may have been written.
     """
-    left, at_once = iter(objects), objects_at_once(store)
-    while some := list(islice(left, at_once)):
-        _put_some(store, some)
-
-
-def _put_some(store: Store, objects: Sequence[tuple[str, bytes]]) -> None:
     if isinstance(store, FolderStore):
-        _put_some(store.parent, [(f"{store.folder}/{path}", data) for path, data in objects])
-    elif isinstance(store, BasedStore) and not any(path.startswith(BASE_PREFIX) for path, _ in objects):
-        _put_some(store.branch_root, objects)
-    elif offers(store, BatchSink, "put_all"):
-        store.put_all(objects)
-    elif len(objects) == 1 and objects_at_once(store) == 1:
-        store.put(*objects[0])
-    else:
+        return begin_puts(store.parent, [(f"{store.folder}/{path}", data) for path, data in objects])
+    if isinstance(store, BasedStore) and not any(path.startswith(BASE_PREFIX) for path, _ in objects):
+        return begin_puts(store.branch_root, objects)
+    if offers(store, BatchSink, "begin_puts"):
+        return store.begin_puts(objects)
+    if objects_at_once(store) > 1:
         all_blocking([partial(store.put, path, data) for path, data in objects])
+        return []
+    for path, data in objects:
+        store.put(path, data)
+    return []
 
 
 def object_sizes(store: Store, paths: Sequence[str]) -> list[int]:

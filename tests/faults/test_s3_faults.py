@@ -334,6 +334,26 @@ def test_deletion_files_that_stall_are_sent_again(cloud, uri):
     assert len(files(cloud, uri)) == 10 + 10 + 2 + 2, "data, deletions, manifests and transactions, each once"
 
 
+def test_a_delete_is_published_when_its_files_are_there(s3, uri_of_s3):
+    """The transaction is written while the last deletion files are on their way, the manifest is not."""
+    options = s3.storage_options
+    dataset = lance_core.write_dataset(ROWS, uri_of_s3, max_rows_per_file=100, storage_options=options)
+    s3.requests()
+    s3.fail("PUT", "/_deletions/", "held", times=1)
+    written = []
+    with ThreadPoolExecutor(1) as pool:
+        deleted = pool.submit(dataset.delete, "a % 100 < 20")
+        end = time.monotonic() + 30
+        while not any("/_transactions/" in path for path in written) and time.monotonic() < end:
+            written += [path for method, path in s3.requests() if method == "PUT"]
+        time.sleep(0.3)  # for a manifest that should not come
+        written += [path for method, path in s3.requests() if method == "PUT"]
+        assert [path.split("/")[-2] for path in written] == [*["_deletions"] * 10, "_transactions"]
+        s3.recover()
+        deleted.result(60)
+    assert lance_core.dataset(uri_of_s3, storage_options=options).count_rows() == 800
+
+
 def test_what_others_may_write_again_is_sent_once(s3, uri_of_s3):
     """A late request for a tag must not undo a later one."""
     options = {**s3.storage_options, "read_hedge_after": "50ms"}
