@@ -196,14 +196,14 @@ def test_replace_where_takes_rows_appended_meanwhile(dataset, monkeypatch):
 
 def test_working_out_anew_looks_only_at_what_changed(dataset, monkeypatch):
     looked = []
-    real = change.matching_by_fragment
+    real = change.each_match
 
-    def look(files, fragments, plan):
+    def look(files, fragments, plan, do):
         asked = list(fragments)
         looked.extend(fragment.id for fragment in asked)
-        return real(files, asked, plan)
+        return real(files, asked, plan, do)
 
-    monkeypatch.setattr(change, "matching_by_fragment", look)
+    monkeypatch.setattr(change, "each_match", look)
     late = pa.table({"id": [7777], "day": [3]})
     before_first_commit(monkeypatch, lambda: lance_core.write_dataset(late, dataset.uri, mode="append"))
     dataset.replace_where("day = 3", pa.table({"id": [8888], "day": [3]}))
