@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from lance_core.encoding.profiles import CompressionProfile
     from lance_core.format.base_path import BasePath
     from lance_core.format.operations import Operation
+    from lance_core.format.transaction import Transaction
     from lance_core.methods.protocols import OpenDataset
     from lance_core.session import Session
     from lance_core.store.base import Store
@@ -235,9 +236,7 @@ def write_dataset(
     else:
         staged = staged_ahead(Snapshot(store=store, manifest=seen.snapshot.manifest), find, stage)
     operation, read = _operation(staged, mode, seen, new_bases, config)
-    properties = with_key(transaction_properties, idempotency_key)
-    number = 0 if read is None else read.version
-    transaction = new_transaction(number, operation, properties=properties, message=commit_message)
+    transaction = _transaction(read, operation, with_key(transaction_properties, idempotency_key), commit_message)
     with removing_staged(staged.target, staged.fragments):
         snapshot = commit(
             with_lock(store if staged.base is None else staged.base.store, commit_lock),
@@ -250,6 +249,12 @@ def write_dataset(
             files_since_s=began_s,
         )
     return opened(address, snapshot=snapshot)
+
+
+def _transaction(
+    read: Snapshot | None, operation: Operation, properties: Mapping[str, str] | None, message: str | None
+) -> Transaction:
+    return new_transaction(0 if read is None else read.version, operation, properties=properties, message=message)
 
 
 def _committed_before(existing: Snapshot | None, key: str | None) -> Snapshot | None:
