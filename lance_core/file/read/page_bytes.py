@@ -92,18 +92,22 @@ class PageBytes:
 
     def _fetch(self, ranges: Ranges) -> list[list[tuple[int, pa.Buffer]]]:
         """For each range the buffers that hold it one after the other, and where they begin in the file."""
-        held = [self._held(start, end) for start, end in ranges]
-        needed = {piece for pieces in held for piece in pieces}
-        others = [number for number, pieces in enumerate(held) if not pieces and ranges[number][0] < ranges[number][1]]
+        pieces_by_range = [self._pieces_of(start, end) for start, end in ranges]
+        needed = {piece for pieces in pieces_by_range for piece in pieces}
+        others = [
+            number
+            for number, pieces in enumerate(pieces_by_range)
+            if not pieces and ranges[number][0] < ranges[number][1]
+        ]
         direct = dict(zip(others, self._load(needed, [ranges[number] for number in others]), strict=True))
         return [
             [(ranges[number][0], direct[number])]
             if number in direct
             else [(self._starts[piece], self._pieces[piece]) for piece in pieces]
-            for number, pieces in enumerate(held)
+            for number, pieces in enumerate(pieces_by_range)
         ]
 
-    def _held(self, start: int, end: int) -> range:
+    def _pieces_of(self, start: int, end: int) -> range:
         """Return the pieces that hold a range without a gap; none if there are none, or if it is empty."""
         first = last = bisect_right(self._starts, start) - 1
         if first < 0 or start == end:
