@@ -4,7 +4,7 @@
     python benchmarks/run.py --publish          the same, and the figures of the READMEs are rewritten
     python benchmarks/run.py --quick            3 minutes, smaller data: figures are rough
     python benchmarks/run.py --scale 1 --rounds 7 --data taxi --parts data
-    python benchmarks/run.py --compare ../old --parts data --data text --works scan 'take 100' --rounds 5
+    python benchmarks/run.py --compare ../old --data text --works scan 'take 100'     fails if a row is 5 % slower
     python benchmarks/run.py --parts data --engines core-2.2 'core<pylance-2.1' pylance-2.1 --works 'take 100' scan
 
 Engines: `core-2.2` is lance_core with files of version 2.2, `pylance-2.1` the official implementation,
@@ -31,10 +31,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import changes
+import checkouts
 import fresh
 import indices
 from at_scale import imports, opening, small_fragments
-from checkouts import compare_checkouts
 from data import DATA_SETS
 from engines import ENGINES
 from figures import OfData
@@ -100,7 +100,8 @@ def machine() -> dict[str, Any]:
 
 def asked_again(options: argparse.Namespace) -> list[str]:
     """Return the arguments that ask another process for the same benchmarks, with engines of ours only."""
-    arguments = ["--scale", str(options.scale), "--parts", *options.parts, "--data", *options.data]
+    parts = [part for part in options.parts if part != "data"]
+    arguments = ["--scale", str(options.scale), "--parts", *parts, "--data", *options.data]
     engines = options.engines or ["core-2.2", "core<pylance-2.1"]
     arguments += ["--engines", *engines, *(["--works", *options.works] if options.works else [])]
     return [*arguments, *(["--folder", str(options.folder)] if options.folder else [])]
@@ -187,21 +188,23 @@ def main() -> None:
     )
     parser.add_argument("--scale", type=float, help="share of the real sizes, e.g. of 5 million rows of taxi; 1")
     parser.add_argument("--rounds", type=int, help="5")
-    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
-    parser.add_argument("--data", nargs="+", choices=list(DATA_SETS), default=list(all_asked()))
+    parser.add_argument("--parts", nargs="+", choices=PARTS, help="all")
+    parser.add_argument("--data", nargs="+", choices=list(DATA_SETS), help="all that goals need")
     parser.add_argument("--engines", nargs="+", choices=list(ENGINES))
     parser.add_argument("--works", nargs="+", choices=WORKS, help="all that goals need")
     parser.add_argument("--folder", type=Path, help="where tables are written; a temporary folder by default")
     parser.add_argument("--out", type=Path, default=HERE / "results", help="folder of the results")
     parser.add_argument(
-        "--compare", type=Path, help="another checkout: ratios of this one to it; rounds are pairs of runs"
+        "--compare", type=Path, help="another checkout: ratios of this one to it; fails if a row is slower"
     )
     options = parser.parse_args()
+    if options.compare:
+        options.parts, options.data = options.parts or ["data"], options.data or list(checkouts.DATA)
+        options.scale, options.rounds = options.scale or checkouts.SCALE, options.rounds or checkouts.ROUNDS
+        raise SystemExit(checkouts.compare_checkouts(options.compare, options, asked_again(options)) > 0)
+    options.parts, options.data = options.parts or list(PARTS), options.data or list(all_asked())
     options.scale = options.scale or (0.02 if options.quick else 1)
     options.rounds = options.rounds or (2 if options.quick else 5)
-    if options.compare:
-        compare_checkouts(options.compare, asked_again(options), options.rounds)
-        return
     results: dict[str, Any] = {
         "machine": machine(), "scale": options.scale, "rounds": options.rounds, "data": {}, "singles": {},
         "left_out": {},

@@ -104,11 +104,12 @@ def test_two_checkouts_are_compared(tmp_path):
     command = [sys.executable, str(HERE / "run.py"), "--compare", str(tmp_path / "old"), "--scale", "0.001"]
     command += ["--rounds", "1", "--parts", "data", "--data", "nested", "--works", "scan", "take 1"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    lines = {line.split(", core")[0]: line for line in done.stdout.splitlines() if line.startswith("nested, ")}
+    assert done.returncode in {0, 1}, done.stderr
+    lines = {line[:60].strip(): line for line in done.stdout.splitlines() if line.startswith("nested, ")}
     assert set(lines) == {"nested, bytes", "nested, scan", "nested, take 1"}
     assert "1.000 (1.00-1.00)" in lines["nested, bytes"]
-    assert "of 6 rows are slower" in done.stdout
+    assert "of 3 rows are slower" in done.stdout
+    assert done.returncode == ("\n0 of 3 rows" not in done.stdout)  # of calls that short some may be
 
 
 @pytest.mark.usefixtures("report")
@@ -120,6 +121,8 @@ def test_rows_of_two_checkouts_are_judged_by_all_pairs():
     judged = [(1.2, 1.1, 1.3), (1.2, 0.9, 1.3), (1.04, 1.01, 1.1), (0.9, 0.8, 0.97), (0.9, 0.8, 1.2)]
     found = [checkouts.verdict({"ratios": [ratios]}) for ratios in judged]
     assert found == ["SLOWER", "slower?", "", "faster", "faster?"]
+    named = [{"name": "scan", "old": 1, "ratios": [ratios]} for ratios in judged]
+    assert checkouts.print_rows(named) == 1
 
 
 def test_what_is_published_is_what_was_measured(report):
