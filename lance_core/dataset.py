@@ -340,6 +340,7 @@ class LanceDataset:
     to_table = reading.to_table
     to_pandas = reading.to_pandas
     to_reader = reading.to_reader
+    to_arrow_dataset = reading.to_arrow_dataset
     __arrow_c_stream__ = reading.arrow_c_stream
     head = reading.head
     slice = reading.slice_rows

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     import pyarrow as pa
+    import pyarrow.dataset as pads
     from pyarrow.compute import Expression
 
     from lance_core.format.fragment import Fragment
@@ -229,6 +231,20 @@ def to_reader(  # noqa: PLR0917 positional as in pylance
         **options,
     )
     return made.to_reader()
+
+
+def to_arrow_dataset(dataset: OpenDataset) -> pads.Dataset:
+    """Return the table as a dataset of pyarrow, of which others read only what they need. Not in pylance.
+
+    DuckDB and Polars push columns and conditions down into such datasets; DuckDB reads all of a `LanceDataset`.
+
+    Examples:
+        >>> table.to_arrow_dataset().to_table(columns=["id"]).column_names
+        ['id']
+    """
+    from lance_core.arrow_dataset import ArrowDataset  # noqa: PLC0415 - imports all of pyarrow.dataset
+
+    return ArrowDataset(dataset.schema, partial(scanner, dataset))
 
 
 def arrow_c_stream(dataset: OpenDataset, requested_schema: object = None) -> object:

@@ -232,6 +232,31 @@ def test_duckdb_takes_datasets_and_scanners(dataset):
     assert found == (198, sum(i % 9 > 0 for i in LEFT if i < 100))
 
 
+def test_queries_of_duckdb_and_polars_read_what_they_need_only(tmp_path):
+    rows = pa.table({"i": range(50_000), "f": [i / 7 for i in range(50_000)], "s": ["some text"] * 50_000})
+    lance_core.write_dataset(rows, tmp_path / "t")
+    dataset, counts = open_counting(tmp_path / "t")
+    dataset.to_table(columns=["i", "f"])
+    needed = counts.num_bytes
+    pushed = dataset.to_arrow_dataset()
+    expected = sum(i / 7 for i in range(10))
+    counts.clear()
+    assert duckdb.sql("select sum(f) from pushed where i < 10").fetchall() == [(pytest.approx(expected),)]
+    assert 0 < counts.num_bytes <= needed
+    counts.clear()
+    lazy = pl.scan_pyarrow_dataset(pushed).filter(pl.col("i") < 10).select(pl.col("f").sum())
+    assert lazy.collect().item() == pytest.approx(expected)
+    assert 0 < counts.num_bytes <= needed
+    assert pushed.schema == rows.schema
+    assert (pushed.count_rows(), pushed.head(2).num_rows, pushed.to_table(columns=["s"]).shape) == (
+        50_000,
+        2,
+        (50_000, 1),
+    )
+    with pytest.raises(UnsupportedError, match="only reads"):
+        pushed.get_fragments()
+
+
 @pytest.mark.parametrize("version", ["2.0", "2.1", "2.2"])
 def test_rows_without_columns_are_counted(tmp_path, version):
     rows = pa.table({"i": range(3000)})

@@ -21,6 +21,7 @@ INTERNAL = ("_proto", "testing")
 # Public functions that take arguments of any name and type, and why.
 UNNAMED = {
     "lance_core/scanner.py:LanceScanner.to_pandas": "arguments of pyarrow.Table.to_pandas",
+    "lance_core/arrow_dataset.py:ArrowDataset.scanner": "arguments of pyarrow.dataset.Dataset.scanner",
     "lance_core/torch/data.py:get_safe_loader": "arguments of torch.utils.data.DataLoader",
 }
 
