@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 from pydantic import ConfigDict, Field, PrivateAttr
 
+from lance_core.errors import UnsupportedError
 from lance_dagster import _compat
 
 if TYPE_CHECKING:
@@ -47,7 +48,11 @@ class SparkSessionResource(dg.ConfigurableResource):
 
     @property
     def spark_session(self) -> SparkSession:
-        """The session; the first access starts it (and finds a Java runtime, unless ``remote`` is set)."""
+        """The session; the first access starts it (and finds a Java runtime, unless ``remote`` is set).
+
+        Raises:
+            UnsupportedError: The extra ``spark`` is not installed, or there is no Java.
+        """
         with self._lock:
             if self._session is None:
                 self._session = self._start()
@@ -60,8 +65,10 @@ class SparkSessionResource(dg.ConfigurableResource):
 
     def _start(self) -> SparkSession:
         # Imported here: pyspark is an optional dependency and takes long to import.
-        from pyspark.sql import SparkSession  # noqa: PLC0415
-
+        try:
+            from pyspark.sql import SparkSession  # noqa: PLC0415
+        except ImportError as error:
+            raise UnsupportedError("Spark is not installed: pip install 'lance-dagster[spark]'") from error
         from lance_core import spark as lance_spark  # noqa: PLC0415
 
         builder: Any = SparkSession.builder.appName(self.app_name)

@@ -34,7 +34,7 @@ class SensorScaffolder(dg.Scaffolder[SensorScaffoldParams]):
 class LanceSensorComponent(SensorModel, dg.Component):
     """One sensor for each table, which tells every version that changed data, once.
 
-    Needs a ``LanceResource`` under ``resource_key``.
+    Needs a ``LanceResource`` under ``resource_key``. A table that `LanceTableComponent` declares has its sensor there.
     """
 
     tables: list[str] = Field(description="Asset keys, parts joined by '/'.", min_length=1, examples=[["raw/events"]])

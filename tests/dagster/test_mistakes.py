@@ -3,6 +3,7 @@
 A row says what is done and the words that the message must have.
 """
 
+import sys
 import warnings
 from datetime import timedelta
 from pathlib import Path
@@ -15,7 +16,7 @@ from pydantic import ValidationError
 from pyspark.errors import PySparkException
 
 import lance_core
-from lance_core.errors import InvalidInputError, LanceError, NotFoundError, SparkTaskError
+from lance_core.errors import InvalidInputError, LanceError, NotFoundError, SparkTaskError, UnsupportedError
 from lance_dagster import (
     CleanupPolicy,
     CompactionPolicy,
@@ -24,6 +25,7 @@ from lance_dagster import (
     LanceIOManager,
     LanceResource,
     RetentionPolicy,
+    SparkSessionResource,
     build_lance_checks,
     build_maintenance_assets,
     build_retention_asset,
@@ -324,6 +326,12 @@ def test_a_root_that_is_no_folder(tmp_path, instance):
     with pytest.raises(OSError, match="Not a directory") as error:
         dg.materialize([asset_of()], instance=instance, resources={"io_manager": LanceIOManager(root=str(root))})
     assert error.value.__notes__ == ["Storing asset failed. Does `root` name a folder that may be used from here?"]
+
+
+def test_an_extra_that_is_missing(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyspark.sql", None)
+    with pytest.raises(UnsupportedError, match=r"pip install 'lance-dagster\[spark\]'"):
+        _ = SparkSessionResource().spark_session
 
 
 LOADS = {
