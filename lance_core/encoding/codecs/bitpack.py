@@ -10,6 +10,7 @@ Source: messages ``InlineBitpacking`` and ``OutOfLineBitpacking``.
 from __future__ import annotations
 
 from functools import cache, lru_cache
+from itertools import pairwise
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
@@ -40,8 +41,13 @@ if TYPE_CHECKING:
     from lance_core.encoding.values import Bytes, Chunks, Int64s
 
 _MAX_SLICED_SEQUENCES, _MAX_SLICED_VALUES = 16, 1 << 15
+_MANY_WIDTHS = 5
+_MAX_MIXED_BLOCKS = 24
+"""With more widths and fewer blocks for each than these, all widths at once are faster than one by one."""
 _BLOCKS_AT_ONCE = 256
 """Blocks of one width among others are unpacked in the cache, so many at once, and then put to their places."""
+_LEAST_RUN = 16
+"""From so many blocks of one width on average, neighbours are unpacked to where they belong."""
 _MAX_SLICED_BLOCKS = 64
 """Up to so many blocks that are not full, which end pages, what lies between them is copied piece by piece."""
 
@@ -91,7 +97,8 @@ def decode_inline(encoding: InlineBitpacking, chunks: Chunks) -> FixedValues:
     widths = _read_widths(bits, chunks)
     memory_words, firsts = _aligned_words(chunks.buffers[0], chunks.starts[0], chunks.sizes[0], word_dtype(bits))
     firsts = firsts + 1
-    return FixedValues(compact(_unpack_widths(memory_words, firsts, widths), chunks.counts))
+    runs = _unpack_runs(memory_words, firsts, widths, chunks.counts)
+    return FixedValues(compact(_unpack_widths(memory_words, firsts, widths), chunks.counts) if runs is None else runs)
 
 
 def decode_inline_at(encoding: InlineBitpacking, chunks: Chunks, chunk_of: Int64s, index: Int64s) -> FixedValues:
@@ -153,10 +160,36 @@ def _read_widths(bits: int, chunks: Chunks) -> Int64s:
     return widths
 
 
+def _unpack_runs(
+    memory_words: npt.NDArray[Any], firsts: Int64s, widths: Int64s, counts: Int64s
+) -> npt.NDArray[Any] | None:
+    """The values of blocks, run by run to where they belong; None if runs are short.
+
+    A run has one width, and only its last block may not be full: what that leaves over is overwritten by the next run.
+    """
+    is_last = np.ones(len(widths), np.bool_)
+    np.not_equal(widths[1:], widths[:-1], out=is_last[:-1])
+    is_last |= counts != BLOCK
+    ends = np.flatnonzero(is_last) + 1
+    if len(ends) * _LEAST_RUN > len(widths):
+        return None
+    bounds_of_values = starts_of(counts)
+    out = empty(int(bounds_of_values[-1]) + BLOCK, memory_words.dtype)
+    for low, high in pairwise([0, *ends.tolist()]):
+        at = int(bounds_of_values[low])
+        into = out[at : at + (high - low) * BLOCK].reshape(-1, BLOCK)
+        fastlanes.unpack_into(memory_words, firsts[low:high], int(widths[low]), into)
+    return out[: int(bounds_of_values[-1])]
+
+
 def _unpack_widths(memory_words: npt.NDArray[Any], firsts: Int64s, widths: Int64s) -> npt.NDArray[Any]:
     """Unpack blocks of several widths, shape (n, 1024)."""
     out = empty(len(widths) * BLOCK, memory_words.dtype).reshape(-1, BLOCK)
-    for width in np.flatnonzero(np.bincount(widths)).tolist():
+    distinct = np.flatnonzero(np.bincount(widths)).tolist()
+    if len(distinct) > _MANY_WIDTHS and len(distinct) * _MAX_MIXED_BLOCKS > len(widths):
+        fastlanes.unpack_mixed(memory_words, firsts, widths, out)
+        return out
+    for width in distinct:
         blocks = np.flatnonzero(widths == width)
         if len(blocks) == len(widths):
             fastlanes.unpack_into(memory_words, firsts, width, out)
@@ -389,7 +422,11 @@ def encode_inline(values: FixedValues, widths: Int64s) -> Chunks:
 
 def _pack_widths(blocks: npt.NDArray[Any], widths: Int64s, memory_words: npt.NDArray[Any], firsts: Int64s) -> None:
     """Pack blocks of several widths to where their words, now zero, start."""
-    for width in np.flatnonzero(np.bincount(widths)).tolist():
+    distinct = np.flatnonzero(np.bincount(widths)).tolist()
+    if len(distinct) > _MANY_WIDTHS and len(distinct) * _MAX_MIXED_BLOCKS > len(widths):
+        fastlanes.pack_mixed(blocks, widths, memory_words, firsts)
+        return
+    for width in distinct:
         chosen = np.flatnonzero(widths == width)
         part = blocks if len(chosen) == len(widths) else blocks[chosen]
         fastlanes.pack_into(part, width, memory_words, firsts[chosen])

@@ -371,7 +371,7 @@ def test_out_of_line_tails_are_raw_or_packed(as_page, chunks_of):
 
 
 @pytest.mark.parametrize("bits", [8, 16, 32, 64])
-def test_runs_of_packed_blocks(as_page, chunks_of, bits):
+def test_runs_of_packed_blocks_are_unpacked_to_where_they_belong(as_page, chunks_of, monkeypatch, bits):
     """Blocks of columns one after the other: each column has its width, and ends with a block that is not full."""
     rng = np.random.default_rng(bits)
     parts, pieces, counts = [], [], []
@@ -386,6 +386,14 @@ def test_runs_of_packed_blocks(as_page, chunks_of, bits):
     expected = np.concatenate(parts)
     page = as_page(chunks_of(pieces, counts))
     assert np.array_equal(bitpack.decode_inline(InlineBitpacking(bits), page).data, expected)
+    copies = []
+    compact = bitpack.compact
+    monkeypatch.setattr(bitpack, "compact", lambda *given: copies.append(1) or compact(*given))
+    bitpack.decode_inline(InlineBitpacking(bits), page)
+    assert not copies
+    monkeypatch.setattr(bitpack, "_LEAST_RUN", 1000)
+    assert np.array_equal(bitpack.decode_inline(InlineBitpacking(bits), page).data, expected)
+    assert copies
 
 
 @pytest.mark.parametrize(

@@ -47,6 +47,22 @@ def test_packing_is_the_reverse_of_unpacking(bits, width, count):
     assert np.array_equal(blocks[-1:], fastlanes.unpack(words, starts[-1:], width))
 
 
+@pytest.mark.parametrize("bits", [8, 16, 32, 64])
+def test_blocks_of_all_widths_at_once(bits):
+    lanes = 1024 // bits
+    widths = np.random.default_rng(1).permutation(bits + 1)
+    bounds = np.append(0, np.cumsum(widths * lanes))
+    words = random_words(int(bounds[-1]), bits)
+    blocks = np.empty((len(widths), 1024), words.dtype)
+    fastlanes.unpack_mixed(words, bounds[:-1], widths, blocks)
+    one_by_one = [fastlanes.unpack(words, bounds[i : i + 1], width)[0] for i, width in enumerate(widths.tolist())]
+    assert np.array_equal(blocks, np.stack(one_by_one))
+
+    packed = np.zeros_like(words)
+    fastlanes.pack_mixed(blocks, widths, packed, bounds[:-1])
+    assert np.array_equal(packed, words)
+
+
 def test_more_blocks_than_are_taken_at_once():
     words = random_words(32 * 7 * 600, 32)
     starts = np.arange(600) * 32 * 7
