@@ -117,7 +117,7 @@ lance.add_columns_lance(spark, big, spark.range(0, 50).selectExpr("id", "string(
 lance.create_zone_map_lance(spark, big, "id", rows_per_zone=10)
 seen["zone_maps"] = [one["name"] for one in lance_core.dataset(big).list_indices()]
 seen["by_zone_map"] = [row["id"] for row in lance.read_lance(spark, big, filter="id = 42").collect()]
-seen["compacted"] = lance.compact_lance(spark, big).fragments_removed > 1
+seen["compacted"] = lance.LanceTable.forPath(spark, big).optimize().executeCompaction().fragments_removed > 1
 seen["rows"] = [contents()[i] for i in (28, 42, 91, 104)] + [len(contents())]
 table = lance.LanceTable.forPath(spark, big)
 copies = spark.range(95, 97).selectExpr("id AS number").alias("c")
