@@ -40,6 +40,13 @@ METADATA_SCHEMA = pa.schema([pa.field("deleted_fragments", pa.binary(), nullable
 TOKENS_SCHEMA = pa.schema(
     [pa.field("_token", pa.string(), nullable=False), pa.field("_token_id", pa.uint32(), nullable=False)]
 )
+TRANSDUCER_SCHEMA = pa.schema(
+    [
+        pa.field("_token_fst_bytes", pa.large_binary(), nullable=False),
+        pa.field("_token_next_id", pa.uint32(), nullable=False),
+        pa.field("_token_total_length", pa.uint64(), nullable=False),
+    ]
+)
 DOCS_SCHEMA = pa.schema(
     [pa.field("_rowid", pa.uint64(), nullable=False), pa.field("_num_tokens", pa.uint32(), nullable=False)]
 )
@@ -228,7 +235,7 @@ def index_metadata(options: TextOptions, partitions: list[int]) -> dict[str, str
     return {
         "partitions": json.dumps(partitions),
         "params": encode_params(options),
-        "token_set_format": "arrow",
+        "token_set_format": "fst",  # pylance merges only segments of one format, and writes this one
         **posting_metadata(options),
     }
 

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lance_core.format.fst_build import encode_fst
 from lance_core.format.inverted_index import (
     DOCS_SCHEMA,
     EMPTY_BITMAP,
@@ -19,7 +20,7 @@ from lance_core.format.inverted_index import (
     METADATA_SCHEMA,
     POSITIONS_SCHEMA,
     POSTINGS_SCHEMA,
-    TOKENS_SCHEMA,
+    TRANSDUCER_SCHEMA,
     VERSION,
     encode_details,
     file_names,
@@ -31,7 +32,7 @@ from lance_core.index.protocol import SegmentContent
 from lance_core.index.text.analyzer import Analyzer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from lance_core.format.inverted_index import TextOptions
     from lance_core.index.files import SegmentFiles
@@ -187,15 +188,17 @@ class InvertedBuilder:
         codes = np.array([pending.tokens[term] for term in terms], np.int64)
         ranks[codes] = np.arange(len(terms))
         pending.tokens.clear()
-        batch = pa.record_batch(
-            [pa.array(terms, pa.string()), pa.array(range(len(terms)), pa.uint32())], schema=TOKENS_SCHEMA
-        )
-        self._files.write(tokens_file, TOKENS_SCHEMA, [batch], metadata={})
+        self._write_words(tokens_file, [term.encode() for term in terms])
         merged = _merged(pending.runs, ranks, renumbered)
         pending.runs.clear()
         schema = POSITIONS_SCHEMA if self._options.with_position else POSTINGS_SCHEMA
         batches = _posting_batches(merged, counts[codes], schema)
         self._files.write(postings_file, schema, batches, metadata=posting_metadata(self._options))
+
+    def _write_words(self, name: str, terms: Sequence[bytes]) -> None:
+        values = encode_fst(terms), len(terms), sum(map(len, terms))
+        columns = [pa.array([value], item.type) for value, item in zip(values, TRANSDUCER_SCHEMA, strict=True)]
+        self._files.write(name, TRANSDUCER_SCHEMA, [pa.record_batch(columns, schema=TRANSDUCER_SCHEMA)], metadata={})
 
     def _write_documents(self, name: str, rows: Int64s, lengths: Int64s) -> None:
         columns = [pa.array(rows.astype(np.uint64)), pa.array(lengths.astype(np.uint32))]

@@ -287,3 +287,22 @@ def test_an_audit_finds_words_that_a_row_does_not_have(tmp_path: Path):
     for path in segment.iterdir():
         path.write_bytes((wrong / path.name).read_bytes())
     assert not lance_core.verify(uri, level="indices").is_ok
+
+
+@pytest.mark.parametrize("writers", [(lance, lance_core), (lance_core, lance), (lance_core, lance_core)])
+def test_pylance_merges_segments_that_either_library_wrote(tmp_path, writers):
+    uri = str(tmp_path / "t")
+    lance.write_dataset(rows(random.Random(9), 50), uri)
+    writers[0].dataset(uri).create_scalar_index("t", "INVERTED")
+    lance.write_dataset(rows(random.Random(10), 20), uri, mode="append")
+    writers[1].dataset(uri).optimize.optimize_indices(num_indices_to_merge=0)
+    assert len(lance_core.dataset(uri).describe_indices()[0].segments) == 2
+    before = lance_core.dataset(uri).to_table(full_text_query="w03 w01")
+    lance.dataset(uri).optimize.optimize_indices(num_indices_to_merge=2)
+    merged = lance_core.dataset(uri)
+    assert len(merged.describe_indices()[0].segments) == 1
+    assert scores(merged, "w03 w01") == pytest.approx(scores(lance.dataset(uri), "w03 w01"), abs=3e-5)
+    assert merged.to_table(full_text_query="w03 w01")["_score"].to_pylist() == pytest.approx(
+        before["_score"].to_pylist()
+    )
+    assert merged.verify(level="indices").is_ok
