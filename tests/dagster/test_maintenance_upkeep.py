@@ -189,8 +189,9 @@ def test_health_says_what_needs_maintenance_and_why(root, instance, table):
     assert (metadata["lance/tables"], metadata["lance/tables_in_need"]) == (3, 2)
     lines = metadata["lance/health"].splitlines()
     assert [line.split("|")[1].strip() for line in lines[2:]] == ["`missing`", "`events`", "`fine`"]
-    assert lines[3].startswith("| `events` | 44 | 5 | 5 | 12.0% |")
-    assert lines[4].endswith("| nothing |")
+    assert lines[3].startswith("| `events` | **compaction**: 5 small fragments can be merged; ")
+    assert " | 44 | 5 | 5 | 12.0% | " in lines[3]
+    assert lines[4].startswith("| `fine` | nothing |")
 
 
 def requested(defs, instance, at):
