@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from pyspark.sql.types import ArrayType, DataType, StructField, StructType
 
 from lance_core.errors import InvalidInputError, UnsupportedError
@@ -45,21 +46,29 @@ def _add(dataset: LanceDataset, changes: Sequence[Change]) -> None:
                 f"Column {name!r} cannot be put {change['position']}: new columns are the last. Leave it out."
             )
     for change in changes:  # one at a time, since several may be fields of one struct
-        columns = lance_schema(StructType([_column(change["path"], change)]))
+        columns = lance_schema(StructType([_column(change["path"], change, pa.struct(list(dataset.schema)))]))
         existing = {name.lower(): name for name in dataset.schema.names}
         if len(change["path"]) == 1 and existing.get(columns.names[0].lower(), columns.names[0]) != columns.names[0]:
             check_names(dataset.schema.append(columns.field(0)))
         dataset.add_columns(columns)
 
 
-def _column(path: Sequence[str], change: Change) -> StructField:
-    """Return a column, or the column that gets a field; items of lists are called ``element``."""
-    metadata = {"comment": change["comment"]} if change["comment"] else None
+def _column(path: Sequence[str], change: Change, parent: pa.DataType) -> StructField:
+    """Return a column, or the column that gets a field; ``parent`` is the struct that has it or gets it."""
     if len(path) == 1:
+        metadata = {"comment": change["comment"]} if change["comment"] else None
         return StructField(path[0], _data_type(change["type"]), nullable=True, metadata=metadata)
-    if path[1] == "element":
-        return StructField(path[0], ArrayType(StructType([_column(path[2:], change)])))
-    return StructField(path[0], StructType([_column(path[1:], change)]))
+    kind = _inner(parent, path[0])
+    if pa.types.is_struct(kind):
+        return StructField(path[0], StructType([_column(path[1:], change, kind)]))
+    return StructField(path[0], ArrayType(StructType([_column(path[2:], change, _inner(kind, path[1]))])))
+
+
+def _inner(kind: pa.DataType, name: str) -> pa.DataType:
+    """Return the type of a field of a struct, of the items of a list, or of a part of a map, by Spark's name of it."""
+    if isinstance(kind, pa.MapType):
+        return kind.key_type if name == "key" else kind.item_type
+    return kind.field(name).type if pa.types.is_struct(kind) else kind.field(0).type
 
 
 def _data_type(text: str) -> DataType:
@@ -67,13 +76,13 @@ def _data_type(text: str) -> DataType:
 
 
 def _drop(dataset: LanceDataset, changes: Sequence[Change]) -> None:
-    dataset.drop_columns([_path(change) for change in changes])
+    dataset.drop_columns([_path(dataset, change) for change in changes])
 
 
 def _alter_columns(dataset: LanceDataset, changes: Sequence[Change]) -> None:
     alterations: dict[str, dict[str, Any]] = {}
     for change in changes:
-        alteration = alterations.setdefault(_path(change), {"path": _path(change)})
+        alteration = alterations.setdefault(path := _path(dataset, change), {"path": path})
         if "type" in change:
             field = StructField(change["path"][-1], _data_type(change["type"]))
             alteration["data_type"] = lance_schema(StructType([field])).field(0).type
@@ -82,7 +91,9 @@ def _alter_columns(dataset: LanceDataset, changes: Sequence[Change]) -> None:
 
 
 def _comment(dataset: LanceDataset, changes: Sequence[Change]) -> None:
-    dataset.update_field_metadata({_path(change): {"comment": change["comment"] or None} for change in changes})
+    dataset.update_field_metadata(
+        {_path(dataset, change): {"comment": change["comment"] or None} for change in changes}
+    )
 
 
 def _set_properties(dataset: LanceDataset, changes: Sequence[Change]) -> None:
@@ -92,8 +103,12 @@ def _set_properties(dataset: LanceDataset, changes: Sequence[Change]) -> None:
     dataset.update_config({change["key"]: change.get("value") for change in changes})
 
 
-def _path(change: Change) -> str:
-    return ".".join("item" if part == "element" and number else part for number, part in enumerate(change["path"]))
+def _path(dataset: LanceDataset, change: Change) -> str:
+    kind, names = pa.struct(list(dataset.schema)), []
+    for name in change["path"]:
+        names.append(name if pa.types.is_struct(kind) or pa.types.is_map(kind) else "item")
+        kind = _inner(kind, name)
+    return ".".join(names)
 
 
 _ALTERATIONS: Mapping[str, Callable[[LanceDataset, Sequence[Change]], None]] = {

@@ -65,6 +65,19 @@ def test_columns_are_added_changed_and_dropped(sql, refused, root):
     assert lance_core.dataset(root / "a.lance").version == version
 
 
+def test_fields_called_element_are_not_taken_for_items_of_lists(sql):
+    sql("CREATE TABLE lance.el (st STRUCT<element: STRUCT<x: INT>>, l ARRAY<STRUCT<x: INT>>)")
+    sql("INSERT INTO lance.el VALUES (named_struct('element', named_struct('x', 1)), array(named_struct('x', 2)))")
+    sql("ALTER TABLE lance.el ADD COLUMNS (st.element.y INT)")
+    sql("ALTER TABLE lance.el RENAME COLUMN st.element.x TO z")
+    sql("ALTER TABLE lance.el ALTER COLUMN l.element.x TYPE BIGINT")
+    assert sql("DESCRIBE lance.el") == [
+        ("st", "struct<element:struct<z:int,y:int>>", None),
+        ("l", "array<struct<x:bigint>>", None),
+    ]
+    assert sql("SELECT st.element.z, st.element.y, l[0].x FROM lance.el") == [(1, None, 2)]
+
+
 def test_properties_are_the_configuration_of_the_table(sql, refused, root):
     sql("CREATE TABLE lance.p (id INT) TBLPROPERTIES ('team' = 'x', 'enable_stable_row_ids' = 'true')")
     sql("ALTER TABLE lance.p SET TBLPROPERTIES ('team' = 'y', 'a.b' = 'c')")
