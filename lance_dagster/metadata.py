@@ -51,6 +51,7 @@ MAINTENANCE_LINK = "lance/maintenance"
 _FIRST = (
     "lance/summary",
     "lance/reason",
+    "lance/schedule",
     "lance/steps",
     "dagster/row_count",
     "dagster/partition_row_count",

@@ -330,16 +330,17 @@ def health_metadata(results: Sequence[TableHealth]) -> dict[str, Any]:
     sick = [table for table in results if table.needs or table.problem]
     verb = "needs" if len(sick) == 1 else "need"
     num_held = sum(table.numbers.get("lance/versions_held", 0) for table in results)
+    suffix = f", tags and pins hold {count_text(num_held, 'old version')}" if num_held else ""
     return {
-        "lance/summary": f"{len(sick):,} of {count_text(len(results), 'table')} {verb} maintenance, "
-        f"tags and pins hold {count_text(num_held, 'old version')}",
+        "lance/summary": f"{len(sick):,} of {count_text(len(results), 'table')} {verb} maintenance{suffix}",
         "lance/health": dg.MetadataValue.md(health_markdown(results)),
-        "lance/needs": dg.MetadataValue.json({table.table: dict(table.needs) for table in results if table.needs}),
         **_advice(results),
         "lance/tables": len(results),
         "lance/tables_in_need": len(sick),
         "lance/versions_held": num_held,
         **{f"lance/total_{name}": _total(results, name) for name in ("fragments", "table_bytes", "versions")},
+        # Last: the UI shows each line of it.
+        "lance/needs": dg.MetadataValue.json({table.table: dict(table.needs) for table in results if table.needs}),
     }
 
 

@@ -113,12 +113,13 @@ def run_plan(
     merged = {key: value for key, value in merged.items() if not _is_unchanged(key, merged)}
     done = [metadata["lance/summary"] for metadata in results.values() if not metadata["lance/skipped"]]
     skipped = [metadata["lance/skipped"] for metadata in results.values()]
-    reasons = [f"{name}: {metadata['lance/reason']}" for name, metadata in results.items() if metadata["lance/skipped"]]
+    reasons = {metadata["lance/reason"] for metadata in results.values() if metadata["lance/skipped"]}
+    reason = reasons.pop() if len(reasons) == 1 else "dry run" if dry_run else "nothing to do"
     return {
         **{key: value for key, value in merged.items() if key not in ("lance/reason", "lance/summary")},
         **({"lance/summary": "; ".join(done)} if done else {}),
         "lance/skipped": all(skipped),
-        **({"lance/reason": "; ".join(dict.fromkeys(reasons))} if all(skipped) else {}),
+        **({"lance/reason": reason} if all(skipped) else {}),
         "lance/steps": dg.MetadataValue.md(steps_markdown(results)),
         "lance/seconds": round(time.monotonic() - started, 3),
     }
@@ -147,7 +148,9 @@ def steps_markdown(results: Mapping[str, Mapping[str, Any]]) -> str:
     lines = ["| step | result | duration |", "|---|---|---:|"]
     for name, metadata in results.items():
         result = metadata["lance/reason"] if metadata["lance/skipped"] else f"**{metadata['lance/summary']}**"
-        lines.append(f"| {name} | {result} | {seconds_text(metadata.get('lance/seconds', 0))} |")
+        # No break between number and unit, but between the words of a name: the UI gives the table little room.
+        seconds = seconds_text(metadata.get("lance/seconds", 0)).replace(" ", "\N{NO-BREAK SPACE}")
+        lines.append(f"| {name.replace('_', ' ')} | {result} | {seconds} |")
     return "\n".join(lines)
 
 
