@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from lance_dagster.checks import build_lance_checks
     from lance_dagster.components import (
         LanceDiscoveryComponent,
+        LanceIndexComponent,
         LanceMaintenanceComponent,
         LanceResourcesComponent,
         LanceSensorComponent,
@@ -70,6 +71,7 @@ __all__ = [
     "LanceChecks",
     "LanceDiscoveryComponent",
     "LanceIOManager",
+    "LanceIndexComponent",
     "LanceMaintenanceComponent",
     "LanceResource",
     "LanceResourcesComponent",
@@ -114,6 +116,7 @@ _MODULES = {
     "checks": ["build_lance_checks"],
     "components": [
         "LanceDiscoveryComponent",
+        "LanceIndexComponent",
         "LanceMaintenanceComponent",
         "LanceResourcesComponent",
         "LanceSensorComponent",

@@ -6,6 +6,7 @@ without a warning but not documented, and missing in ``build_output_context`` an
 
 from __future__ import annotations
 
+import threading
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -17,7 +18,7 @@ from lance_core.errors import InvalidInputError
 
 if TYPE_CHECKING:
     import logging
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
     from pydantic.config import JsonDict
@@ -404,3 +405,42 @@ def newest_materializations(instance: dg.DagsterInstance, keys: Sequence[dg.Asse
     records: Any = instance.get_asset_records(list(keys))
     ids = {record.asset_entry.asset_key: record.asset_entry.last_materialization_storage_id for record in records}
     return {key: storage_id for key, storage_id in ids.items() if storage_id is not None}
+
+
+def keys_of_other_components(context: dg.ComponentLoadContext, *, but: type[dg.Component]) -> set[dg.AssetKey]:
+    """Return the asset keys that the rest of a project defines, without what components of a class define.
+
+    Dagster caches the definitions of a component, so they are not built twice.
+    """
+    try:
+        leaves = [
+            leaf for leaf in _leaves(context.component_tree.find_root_decl()) if leaf.loc != context.component_loc
+        ]
+        others = [leaf.loc for leaf in leaves if not issubclass(leaf.component_type, but)]
+    except AttributeError:
+        return set()
+    if getattr(_asking, "is_on", False):
+        return set()  # one of the others asks for our definitions
+    _asking.is_on = True
+    try:
+        definitions = [context.build_defs(loc) for loc in others]
+    finally:
+        _asking.is_on = False
+    return {key for defs in definitions for asset in defs.assets or () for key in _defined_keys(asset)}
+
+
+_asking = threading.local()
+
+
+def _leaves(declaration: Any) -> Iterator[Any]:
+    """Components that hold no others; a Python file may hold definitions beside components, so it is one."""
+    children = list(declaration.iterate_child_component_decls())
+    if not children or "PythonFile" in type(declaration).__name__:
+        yield declaration
+        return
+    for child in children:
+        yield from _leaves(child)
+
+
+def _defined_keys(asset: Any) -> Iterable[dg.AssetKey]:
+    return [asset.key] if isinstance(asset, (dg.AssetSpec, dg.SourceAsset)) else getattr(asset, "keys", ())

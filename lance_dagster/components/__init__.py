@@ -1,6 +1,7 @@
 """Dagster components: the same objects, declared in YAML."""
 
 from lance_dagster.components.discovery import LanceDiscoveryComponent
+from lance_dagster.components.indices import LanceIndexComponent
 from lance_dagster.components.maintenance import LanceMaintenanceComponent
 from lance_dagster.components.resources import LanceResourcesComponent
 from lance_dagster.components.sensor import LanceSensorComponent
@@ -8,6 +9,7 @@ from lance_dagster.components.table import LanceTableComponent
 
 __all__ = [
     "LanceDiscoveryComponent",
+    "LanceIndexComponent",
     "LanceMaintenanceComponent",
     "LanceResourcesComponent",
     "LanceSensorComponent",

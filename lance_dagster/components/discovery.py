@@ -14,6 +14,7 @@ from dagster.components import DefsStateConfig, DefsStateConfigArgs, ResolvedDef
 from pydantic import BaseModel, Field
 
 from lance_core.errors import LanceError
+from lance_dagster import _compat
 from lance_dagster.column_schema import table_schema
 from lance_dagster.components.maintenance import MaintenanceModel, optional
 from lance_dagster.components.resources import StorageModel
@@ -45,7 +46,6 @@ class DiscoveryScaffolder(dg.Scaffolder[DiscoveryScaffoldParams]):
         attributes = {
             "root": params.root,
             "group_name": "discovered",
-            "exclude": [],
             "defs_state": {"management_type": "LOCAL_FILESYSTEM"},
         }
         dg.scaffold_component(request, attributes)
@@ -55,15 +55,18 @@ class DiscoveryScaffolder(dg.Scaffolder[DiscoveryScaffoldParams]):
 class LanceDiscoveryComponent(StorageModel, dg.StateBackedComponent):
     """All tables below a root, or in a namespace, as external assets with columns, size and health.
 
-    ``dg utils refresh-defs-state`` looks for tables anew; ``dg dev`` does so when it starts. Tables that assets of this
-    project store are left to these: name them in ``exclude``. With ``maintenance``, the tables are maintained, too,
-    which needs a ``LanceResource`` of the same root under ``resource_key``.
+    ``dg utils refresh-defs-state`` looks for tables anew; ``dg dev`` does so when it starts. Tables whose asset keys
+    the rest of the project defines are left to it. With ``maintenance``, the tables are maintained, too, which needs
+    a ``LanceResource`` of the same root under ``resource_key``.
+
+    ``dg scaffold defs lance_dagster.LanceDiscoveryComponent lake --root s3://bucket/lake`` writes a ``defs.yaml`` to
+    begin with.
     """
 
     key_prefix: list[str] = Field(default_factory=list, description="Parts put before the asset key of each table.")
     exclude: list[str] = Field(
         default_factory=list,
-        description="Asset keys (without the prefix) that are left out.",
+        description="Asset keys (without the prefix) that are left out; those of this project are in any case.",
         examples=[["raw/events"]],
     )
     group_name: str = Field(default="discovered", description="Asset group.")
@@ -93,22 +96,26 @@ class LanceDiscoveryComponent(StorageModel, dg.StateBackedComponent):
         state_path.write_text(json.dumps(entries, indent=1))
 
     def build_defs_from_state(self, context: dg.ComponentLoadContext, state_path: Path | None) -> dg.Definitions:
-        """Make an external asset of each table."""
-        del context
+        """Make an external asset of each table that no other component of the project defines."""
         entries: Sequence[Mapping[str, Any]] = [] if state_path is None else json.loads(state_path.read_text())
+        others = _compat.keys_of_other_components(context, but=LanceDiscoveryComponent)
+        entries = [entry for entry in entries if self._key(entry) not in others]
         definitions = dg.Definitions(assets=[self._spec(entry) for entry in entries])
         if self.maintenance is None or not entries:
             return definitions
         upkeep = self.maintenance.definitions(
-            ["/".join([*self.key_prefix, *entry["key"]]) for entry in entries],
+            [self._key(entry).to_user_string() for entry in entries],
             name=self.maintenance_name,
             group_name="maintenance",
             resource_key=self.resource_key,
         )
         return dg.Definitions.merge(definitions, upkeep)
 
+    def _key(self, entry: Mapping[str, Any]) -> dg.AssetKey:
+        return dg.AssetKey([*self.key_prefix, *entry["key"]])
+
     def _spec(self, entry: Mapping[str, Any]) -> dg.AssetSpec:
-        key = dg.AssetKey([*self.key_prefix, *entry["key"]])
+        key = self._key(entry)
         metadata: dict[str, Any] = {**storage_metadata(key, entry["uri"]), **entry["numbers"]}
         metadata["dagster/io_manager_key"] = self.io_manager_key
         if self.key_prefix:

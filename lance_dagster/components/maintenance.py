@@ -166,6 +166,11 @@ class MaintenanceModel(dg.Model, dg.Resolvable):
         return dg.Definitions.merge(upkeep, dg.Definitions(sensors=[sensor]))
 
 
+def table_names(text: str) -> list[str]:
+    """Return the names of tables that are separated by commas."""
+    return [table.strip() for table in text.split(",")]
+
+
 class MaintenanceScaffoldParams(BaseModel):
     """Parameters of ``dg scaffold defs``."""
 
@@ -183,7 +188,7 @@ class MaintenanceScaffolder(dg.Scaffolder[MaintenanceScaffoldParams]):
     def scaffold(self, request: dg.ScaffoldRequest[MaintenanceScaffoldParams]) -> None:
         """See the base class."""
         params = request.params or MaintenanceScaffoldParams()
-        tables = [table.strip() for table in params.tables.split(",")]
+        tables = table_names(params.tables)
         attributes = {"tables": tables, "cleanup": {"older_than_days": 7}, "indices": {}, "cron_schedule": "0 3 * * *"}
         dg.scaffold_component(request, attributes)
 
@@ -193,6 +198,9 @@ class LanceMaintenanceComponent(MaintenanceModel, dg.Component):
     """Compaction, materialization of deletions, clean-up and indices of some tables, with a job and a schedule.
 
     Needs a ``LanceResource`` under ``resource_key``. A part that is set to null is left out.
+
+    ``dg scaffold defs lance_dagster.LanceMaintenanceComponent upkeep --tables orders,users`` writes a ``defs.yaml`` to
+    begin with.
     """
 
     tables: list[str] = Field(description="Asset keys, parts joined by '/'.", min_length=1, examples=[["raw/events"]])

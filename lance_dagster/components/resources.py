@@ -101,7 +101,11 @@ class ResourcesScaffolder(dg.Scaffolder[ResourcesScaffoldParams]):
 
 @dg.scaffold_with(ResourcesScaffolder)
 class LanceResourcesComponent(StorageModel, dg.Component):
-    """The IO manager that stores assets as Lance tables, and the resource that tables, checks and maintenance use."""
+    """The IO manager that stores assets as Lance tables, and the resource that tables, checks and maintenance use.
+
+    ``dg scaffold defs lance_dagster.LanceResourcesComponent storage --root s3://bucket/lake`` writes a ``defs.yaml`` to
+    begin with; ``--spark`` adds a Spark session.
+    """
 
     spark: SparkModel | None = Field(default=None, json_schema_extra=optional)
     branch: str | None = Field(default=None, description="Branch that all tables are written to; null is main.")

@@ -6,6 +6,7 @@ No ``from __future__ import annotations`` here: Dagster resolves the fields' ann
 import dagster as dg
 from pydantic import BaseModel, Field
 
+from lance_dagster.components.maintenance import table_names
 from lance_dagster.components.table import SensorModel
 
 
@@ -26,7 +27,7 @@ class SensorScaffolder(dg.Scaffolder[SensorScaffoldParams]):
     def scaffold(self, request: dg.ScaffoldRequest[SensorScaffoldParams]) -> None:
         """See the base class."""
         params = request.params or SensorScaffoldParams()
-        tables = [table.strip() for table in params.tables.split(",")]
+        tables = table_names(params.tables)
         dg.scaffold_component(request, {"tables": tables, "report": "materialization", "running": True})
 
 
@@ -35,6 +36,9 @@ class LanceSensorComponent(SensorModel, dg.Component):
     """One sensor for each table, which tells every version that changed data, once.
 
     Needs a ``LanceResource`` under ``resource_key``. A table that `LanceTableComponent` declares has its sensor there.
+
+    ``dg scaffold defs lance_dagster.LanceSensorComponent news --tables raw/events,raw/users`` writes a ``defs.yaml`` to
+    begin with.
     """
 
     tables: list[str] = Field(description="Asset keys, parts joined by '/'.", min_length=1, examples=[["raw/events"]])

@@ -133,6 +133,9 @@ class LanceTableComponent(dg.Component, dg.Model, dg.Resolvable):
 
     Needs a ``LanceResource`` under ``resource_key``; a table that is written elsewhere is loaded downstream by the IO
     manager under ``io_manager_key``.
+
+    ``dg scaffold defs lance_dagster.LanceTableComponent events --table raw/events`` writes a ``defs.yaml`` to begin
+    with.
     """
 
     table: str = Field(

@@ -1,5 +1,6 @@
 """Components of a whole project: resources, sensors, tables that are found by themselves."""
 
+import asyncio
 import json
 
 import dagster as dg
@@ -12,11 +13,13 @@ from lance_core.errors import InvalidInputError
 from lance_core.listing import find_tables
 from lance_dagster import (
     LanceDiscoveryComponent,
+    LanceIndexComponent,
     LanceIOManager,
     LanceMaintenanceComponent,
     LanceResource,
     LanceResourcesComponent,
     LanceSensorComponent,
+    LanceTableComponent,
     SparkSessionResource,
 )
 
@@ -76,12 +79,23 @@ def test_maintenance_per_table_with_alerts():
     assert [sensor.name for sensor in defs.sensors] == ["lance_maintenance_alerts"]
 
 
+def test_indices_of_many_tables(root, tables, instance):
+    tables.write("users", pa.table({"id": [1, 2]}))
+    defs = load(LanceIndexComponent, {"tables": ["users"], "columns": {"id": "BTREE"}})
+    defs = dg.Definitions.merge(defs, dg.Definitions(resources={"lance": LanceResource(root=root)}))
+    assert defs.resolve_job_def("lance_indices").execute_in_process(instance=instance).success
+    assert [(index.field_names, index.index_type) for index in tables.dataset("users").describe_indices()] == [
+        (["id"], "BTree")
+    ]
+
+
 @pytest.mark.parametrize(
     ("component", "params"),
     [
         (LanceResourcesComponent, {"root": "lake", "spark": True}),
         (LanceSensorComponent, {"tables": "a, b"}),
         (LanceMaintenanceComponent, {"tables": "a, b"}),
+        (LanceIndexComponent, {"tables": "a, b", "column": "id", "type": "BITMAP"}),
         (LanceDiscoveryComponent, {"root": "lake"}),
     ],
 )
@@ -115,6 +129,36 @@ def test_tables_below_a_root_become_external_assets(root, tables, tmp_path):
     assert [column.name for column in events.metadata["dagster/column_schema"].columns] == ["id", "name"]
     assert specs["users"].metadata["lance/summary"] == "compaction: 3 small fragments can be merged"
     assert specs["users"].metadata["lance/rows"] == 3
+
+
+@pytest.mark.filterwarnings("ignore:Function `load_definitions_from_module")
+def test_tables_of_the_project_itself_are_left_to_it(root, tables):
+    for name in ("orders", "raw/clicks", "raw/events", "users"):
+        tables.write(name, pa.table({"id": [1]}))
+    with create_defs_folder_sandbox() as sandbox:
+        (sandbox.defs_folder_path / "own.py").write_text(
+            "import dagster as dg\n\n\n@dg.asset\ndef orders(): ...\n\n\nclicks = dg.AssetSpec(['raw', 'clicks'])\n"
+        )
+        for component, attributes in (
+            (LanceResourcesComponent, {"root": root}),
+            (LanceTableComponent, {"table": "raw/events"}),
+            (LanceMaintenanceComponent, {"tables": ["users"]}),
+            (LanceDiscoveryComponent, {"root": root}),
+            (LanceDiscoveryComponent, {"root": f"{root}/raw", "key_prefix": ["again"]}),
+        ):
+            contents = {"type": f"lance_dagster.{component.__name__}", "attributes": attributes}
+            path = sandbox.scaffold_component(component, defs_yaml_contents=contents)
+            if component is LanceDiscoveryComponent:
+                with sandbox.load_component_and_build_defs(defs_path=path) as (discovery, _):
+                    asyncio.run(discovery.refresh_state(sandbox.project_root))
+        with sandbox.build_all_defs() as defs:
+            specs = {spec.key.to_user_string(): spec.group_name for spec in defs.resolve_all_asset_specs()}
+    assert sorted(key for key, group in specs.items() if group == "discovered") == [
+        "again/clicks",
+        "again/events",
+        "users",
+    ]
+    assert {"orders", "raw/clicks", "raw/events", "users/cleanup"} < specs.keys()
 
 
 def test_discovered_tables_are_loaded_downstream(root, tables, tmp_path, instance):
