@@ -172,7 +172,9 @@ def _vacuum(dataset: LanceDataset, given: Given) -> Answer:
     arguments = _arguments(given)
     hours, versions = arguments.get("retention_hours"), arguments.get("retain_versions")
     done = dataset.cleanup_old_versions(
-        None if hours is None else timedelta(hours=float(hours)), None if versions is None else int(versions)
+        None if hours is None else timedelta(hours=float(hours)),
+        None if versions is None else int(versions),
+        error_if_tagged_old_versions=False,
     )
     return {"values": [done.old_versions, done.bytes_removed]}
 

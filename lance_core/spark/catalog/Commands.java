@@ -74,6 +74,10 @@ public class Commands {
     }
     if (change instanceof TableChange.AddColumn) {
       TableChange.AddColumn column = (TableChange.AddColumn) change;
+      if (column.defaultValue() != null) {
+        throw new UnsupportedOperationException(
+            "Columns of Lance tables have no DEFAULT. Leave it out, and UPDATE the rows that are there");
+      }
       told.put("kind", "add");
       told.put("type", column.dataType().json());
       told.put("nullable", Boolean.valueOf(column.isNullable()));

@@ -45,7 +45,8 @@ public class LanceParser implements InvocationHandler {
   }
 
   private static Pattern pattern(String statement) {
-    return Pattern.compile("\\s*" + statement + "\\s*;?\\s*", Pattern.CASE_INSENSITIVE | Pattern.DOTALL);
+    String comments = "(?:\\s++|--[^\n]*+\n|/\\*.*?\\*/)*+";
+    return Pattern.compile(comments + statement + "\\s*;?\\s*", Pattern.CASE_INSENSITIVE | Pattern.DOTALL);
   }
 
   /** Spark has no other way to change the parser of a session that is there; without it, only `CALL` remains. */
