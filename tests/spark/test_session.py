@@ -67,6 +67,17 @@ def test_registering_again_is_harmless(spark, uri):
 
 
 @pytest.mark.spark
+def test_workers_of_a_local_session_run_this_interpreter(spark, monkeypatch):
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", "python3")
+    monkeypatch.setenv("PYSPARK_PYTHON", "python3")
+    register(spark)
+    assert spark.sparkContext.pythonExec == "python3"  # as the user said
+    monkeypatch.delenv("PYSPARK_PYTHON")
+    register(spark)
+    assert spark.sparkContext.pythonExec == sys.executable
+
+
+@pytest.mark.spark
 def test_a_thread_without_an_active_session_can_read(spark, uri):
     write_lance(spark.range(3), uri)
     counts = []

@@ -1,4 +1,4 @@
-"""Page faults of a process that takes and frees memory as tasks do, and what its garbage collector looks at."""
+"""Memory of tasks: what a write needs at most, page faults, and what the garbage collector looks at."""
 
 import platform
 import subprocess
@@ -67,3 +67,40 @@ def test_modules_are_no_garbage(tmp_path, what):
     answer = subprocess.run(arguments, capture_output=True, text=True, check=True)
     before, after = map(int, answer.stdout.split())
     assert after < before / 16
+
+
+# A task that writes images in batches as Spark makes them, after one that writes a row; prints by how many MiB the
+# peak of the process rises, and the commit's rows.
+WRITING = """
+import os, resource, sys
+import numpy as np
+import pyarrow as pa
+from pyspark.sql.types import BinaryType, LongType, StructType
+from lance_core.spark.rows_writer import rows_writer
+
+def batch(images):
+    offsets = pa.py_buffer(np.arange(images + 1, dtype=np.int32) << 20)
+    image = pa.Array.from_buffers(pa.binary(), images, [None, offsets, pa.py_buffer(os.urandom(images << 20))])
+    ids = np.arange(images)
+    return pa.record_batch([pa.array(ids), pa.array(ids * 2), image], names=["id", "k", "image"])
+
+def peak(batches):
+    schema = StructType().add("id", LongType()).add("k", LongType()).add("image", BinaryType())
+    message = rows_writer({"path": sys.argv[1]}, schema, overwrite=True).write(batches)
+    rows = sum(fragment.physical_rows for fragment in message.part.files)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024, rows
+
+base, _ = peak(iter([batch(1)]))
+most, rows = peak(batch(63) for _ in range(6))
+print(most - base, rows)
+"""
+
+
+@pytest.mark.slow
+def test_a_task_that_writes_images_has_its_memory_bounded(tmp_path):
+    answer = subprocess.run(
+        [sys.executable, "-c", WRITING, str(tmp_path / "t")], capture_output=True, text=True, check=True
+    )
+    megabytes, rows = map(int, answer.stdout.split())
+    assert rows == 6 * 63
+    assert megabytes <= 256 < rows
