@@ -17,6 +17,7 @@ from figures import of_shape
 from goals import SHAPE_WORKS, SLACK, table
 from picture import ROWS, bars
 from shapes import SHAPES
+from spark_figures import spark_text
 from text_codecs import codecs_text, profiles_text
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ HERE = Path(__file__).parent
 PUBLISHED = HERE / "published"
 README = {
     HERE.parent / "README.md": ("summary",),
-    HERE / "README.md": ("goals", "shapes", "codecs", "far"),
+    HERE / "README.md": ("goals", "shapes", "spark", "codecs", "far"),
     HERE.parent / "docs/compression.md": ("profiles",),
     HERE.parent / "docs/vector-search.md": ("vectors",),
     HERE.parent / "docs/full-text-search.md": ("texts",),
@@ -190,6 +191,7 @@ PARTS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "summary": summary_text,
     "goals": goals_text,
     "shapes": shapes_text,
+    "spark": spark_text,
     "codecs": codecs_text,
     "profiles": profiles_text,
     "far": far_text,

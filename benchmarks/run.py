@@ -52,6 +52,8 @@ if TYPE_CHECKING:
 PARTS = ("data", "scale", "fragments", "changes", "indices", "codecs", "dagster", "spark", "fresh", "threads")
 PACKAGES = ("pylance", "pyarrow", "numpy", "deltalake")
 EVERY = ["core-2.2", "core<pylance-2.1", "pylance-2.0", "pylance-2.1", "pylance-2.2", "parquet", "ipc"]
+ELSEWHERE = ("far", "vectors", "texts", "spark_sql")
+"""What other programs publish, which a whole run keeps."""
 SELDOM = {"head", "head*", "scan*", "count all", "peak scan"}
 """Engines and works of data sets that no goal names."""
 BOTH = ("core-2.2", "pylance-2.2")
@@ -221,8 +223,10 @@ def main() -> None:
     print_table(results["goals"])
     print(f"{results['seconds']} s; written to {name}.json and .svg")
     if options.publish:
+        before = json.loads((PUBLISHED / "results.json").read_text())
         if options.works or set(options.parts) < set(PARTS) or set(options.data) < set(all_asked()):
-            results = renewed(json.loads((PUBLISHED / "results.json").read_text()), results)
+            results = renewed(before, results)
+        results = {**{name: before[name] for name in ELSEWHERE if name in before}, **results}
         print("published:", *(str(path.relative_to(HERE.parent)) for path in publish(results)))
 
 

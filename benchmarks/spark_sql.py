@@ -2,28 +2,35 @@
 
     python benchmarks/spark_sql.py [--rounds 3] [--warm-up 1] [--scale 0.1] [--cores 2]
     [--parts queries lookups key writes merge memory]
+    python benchmarks/spark_sql.py --publish    at scale 0.5, unless another is given; rewrites the table of README.md
 
 Tables are like those of TPC-H, of which ``--scale`` is the scale factor: at 0.5, ``lineitem`` has 3 million rows.
 ``queries`` are 12 queries of it; ``lookups`` count all rows and read 2 of 300 columns; ``key`` finds one row of
-``orders`` by its key, which has an index in Lance; ``writes`` write five tables; ``merge`` upserts a tenth as many rows
-as ``orders`` has, beside Parquet's join and overwrite; ``memory`` is the peak of a Python worker that writes images of
-1 GB at scale 1 in one task, over one that writes nothing. All answers are compared.
+``orders`` by its key, which has an index in Lance; ``writes`` write five tables; ``merge`` upserts a tenth of the rows
+of a table like ``orders``, of 3 million rows at scale 0.5, beside Parquet's join and overwrite; ``memory`` is the peak
+of a Python worker that writes images of 1 GB at scale 0.5 in one task, over one that writes nothing. All answers are
+compared. ``--publish`` with some of the parts keeps the figures of the others.
 """
 
 from __future__ import annotations
 
 import argparse
-import math
+import json
+import os
 import re
 import shutil
 import statistics
 import tempfile
 import threading
+import time
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+import pyspark
 from pyspark.sql.functions import upper
+from report import PUBLISHED, publish
+from spark_figures import MEAN, with_mean
 from spark_queries import QUERIES, TABLES, make_table
 from spark_rounds import PARQUET, print_head, print_line, run_rounds, start_spark
 
@@ -41,15 +48,20 @@ PARTS = {
     "lookups": ("lineitem",),
     "key": ("orders",),
     "writes": ("lineitem", "orders"),
-    "merge": ("orders",),
+    "merge": (),
     "memory": (),
 }
 """The tables that each part needs."""
 
 
-def ratio(samples: list[Round], base: list[Round]) -> float:
-    """Median of the ratios of CPU within rounds."""
-    return statistics.median(one.cpu / other.cpu for one, other in zip(samples, base, strict=True))
+def beside(samples: list[Round], base: list[Round]) -> dict[str, float]:
+    """Medians of the ratios within rounds, and of the CPU seconds of what they are relative to."""
+    pairs = list(zip(samples, base, strict=True))
+    return {
+        "cpu": statistics.median(one.cpu / other.cpu for one, other in pairs),
+        "wall": statistics.median(one.wall / other.wall for one, other in pairs),
+        "seconds": statistics.median(other.cpu for other in base),
+    }
 
 
 class Bench:
@@ -60,7 +72,8 @@ class Bench:
         self.folder = folder
         self.options = options
         self.tables = [name for name in TABLES if any(name in PARTS[part] for part in options.parts)]
-        self.ratios: dict[str, float] = {}
+        self.works: dict[str, dict[str, float]] = {}
+        self.megabytes: float | None = None
 
     def path(self, engine: str, name: str) -> str:
         """Address of a table."""
@@ -88,7 +101,7 @@ class Bench:
         samples = run_rounds(engines, self.options.rounds, self.options.warm_up)
         for engine, rounds in samples.items():
             print_line(f"{title}, {engine}", rounds, samples[PARQUET])
-        self.ratios[title] = ratio(samples["lance"], samples[PARQUET])
+        self.works[title] = beside(samples["lance"], samples[PARQUET])
 
     def sql(self, engine: str, text: str) -> list[Any]:
         """The rows of a query over the views of one format."""
@@ -100,9 +113,9 @@ def queries(bench: Bench) -> None:
     print_head("plain SQL")
     for title, text in QUERIES.items():
         bench.measure(title, {engine: partial(bench.sql, engine, text) for engine in (PARQUET, "lance")})
-    found = [bench.ratios[title] for title in QUERIES]
-    mean = math.exp(statistics.mean(map(math.log, found)))
-    print(f"\ngeometric mean {mean:.2f}, worst {max(found):.2f}", flush=True)
+    mean = with_mean(bench.works)[MEAN]["cpu"]
+    worst = max(bench.works[title]["cpu"] for title in QUERIES)
+    print(f"\ngeometric mean {mean:.2f}, worst {worst:.2f}", flush=True)
 
 
 def lookups(bench: Bench) -> None:
@@ -171,7 +184,8 @@ def merge(bench: Bench) -> None:
     """An upsert; Parquet has no merge, so all rows are joined and written."""
     print_head("merge")
     spark, key = bench.spark, "o_orderkey"
-    orders = spark.read.parquet(bench.path(PARQUET, "orders"))
+    bench.save(make_table(spark, "orders", 4 * bench.options.scale).coalesce(bench.options.cores), "merged")
+    orders = spark.read.parquet(bench.path(PARQUET, "merged"))
     changes = orders.where(f"{key} % 10 = 3").withColumn("o_clerk", upper("o_clerk")).cache()
     changes.count()
 
@@ -180,7 +194,7 @@ def merge(bench: Bench) -> None:
         new.write.mode("overwrite").parquet(bench.path(PARQUET, "out"))
 
     def lance() -> None:
-        builder = merge_lance(changes, bench.path("lance", "orders"), key)
+        builder = merge_lance(changes, bench.path("lance", "merged"), key)
         builder.when_matched_update_all().when_not_matched_insert_all().execute()
 
     bench.measure("merge", {PARQUET: parquet, "lance": lance}, check=False)
@@ -189,17 +203,18 @@ def merge(bench: Bench) -> None:
 def memory(bench: Bench) -> None:
     """Peak memory of a task that writes images."""
     print_head("memory of a task", ["MB over base"])
-    images = max(1, int(1000 * bench.options.scale))
+    images = max(1, int(2000 * bench.options.scale))
     rows = bench.spark.range(0, images, numPartitions=1)
     # Random bytes, which do not become smaller.
     block = "unhex(concat_ws('', transform(sequence(1, 16384), i -> sha2(string(id * 100000 + i), 512))))"
     frames = {"nothing": rows.where("id < 0"), "images": rows.selectExpr("id", "id * 2 k", f"{block} image")}
-    peaks: dict[str, float] = {}
+    base = 0.0
     for title, frame in frames.items():
         with Peak() as peak:
             _lance(frame, bench.path("lance", "images"))
-        peaks[title] = peak.megabytes
-        print(f"| {title} | | | | | {peaks[title] - peaks['nothing']:.0f} |", flush=True)
+        base = base or peak.megabytes
+        bench.megabytes = peak.megabytes - base
+        print(f"| {title} | | | | | {bench.megabytes:.0f} |", flush=True)
 
 
 class Peak:
@@ -240,10 +255,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--warm-up", type=int, default=1, help="rounds before those that count")
-    parser.add_argument("--scale", type=float, default=0.1, help="scale factor of TPC-H")
+    parser.add_argument("--scale", type=float, help="scale factor of TPC-H; 0.1, or 0.5 if it is published")
     parser.add_argument("--cores", type=int, default=2, help="and partitions of what is written")
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
+    parser.add_argument("--publish", action="store_true", help="rewrite the table of README.md")
     options = parser.parse_args()
+    options.scale = options.scale or (0.5 if options.publish else 0.1)
+    measured: dict[str, Any] = {name: getattr(options, name) for name in ("scale", "rounds", "cores")}
+    measured |= {"pyspark": pyspark.__version__, "load": os.getloadavg()[0]}
+    began = time.monotonic()
     runs = {"queries": queries, "lookups": lookups, "key": key, "writes": writes, "merge": merge, "memory": memory}
     spark = start_spark(options.cores)
     with tempfile.TemporaryDirectory() as text:
@@ -254,6 +274,23 @@ def main() -> None:
         for part in options.parts:
             runs[part](bench)
     spark.stop()
+    measured |= {"works": bench.works, "seconds": time.monotonic() - began}
+    if bench.megabytes is not None:
+        measured["megabytes"] = bench.megabytes
+    print(f"\n{measured['seconds'] / 60:.1f} minutes")
+    if options.publish:
+        publish_beside(measured)
+
+
+def publish_beside(measured: dict[str, Any]) -> None:
+    """Put figures into the published results; those of the same scale that were not measured stay."""
+    results = json.loads((PUBLISHED / "results.json").read_text())
+    before = results.get("spark_sql", {})
+    if before.get("scale") == measured["scale"]:
+        seconds = measured["seconds"] if before["works"].keys() <= measured["works"].keys() else before["seconds"]
+        measured = {**before, **measured, "works": {**before["works"], **measured["works"]}, "seconds": seconds}
+    results["spark_sql"] = measured
+    print("published:", *(path.name for path in publish(results)))
 
 
 if __name__ == "__main__":

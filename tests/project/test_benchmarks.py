@@ -82,6 +82,28 @@ def test_what_is_measured_anew_replaces_its_like_only(report):
         report.renewed(before, {**before, "scale": before["scale"] / 2})
 
 
+def test_queries_in_spark_are_judged_one_by_one_and_by_their_mean(report):
+    assert report.spark_text({}) == "Not measured yet."
+    works = {
+        "q1": {"cpu": 1.0, "wall": 1.0, "seconds": 2.0},
+        "count(*)": {"cpu": 1.1, "wall": 0.5, "seconds": 0.1},
+        "q2": {"cpu": 4.0, "wall": 1.0, "seconds": 1.5},
+    }
+    run = {"scale": 0.5, "rounds": 3, "pyspark": "4.3.0", "cores": 2, "load": 0.12, "seconds": 481}
+    text = report.spark_text({"spark_sql": {**run, "works": works, "megabytes": 300.4}})
+    assert text.splitlines() == [
+        "Scale 0.5, 3 rounds, pyspark 4.3.0; 2 cores, load 0.1 at the start; 8 minutes.",
+        "",
+        "| | target | CPU / Parquet | wall / Parquet | reached | Parquet, s of CPU |",
+        "|---|---:|---:|---:|---|---:|",
+        "| q1 | 1.8 | 1.00 | 1.00 | target | 2.00 |",
+        "| q2 | 1.8 | 4.00 | 1.00 | **missed** | 1.50 |",
+        "| queries, geometric mean | 1.3 | 2.00 | 1.00 | **missed** |  |",
+        "| count(*) | 1 | 1.10 | 0.50 | close | 0.10 |",
+        "| memory of a task that writes images | 256 MB | 300 MB | | **missed** | |",
+    ]
+
+
 def test_a_small_run(tmp_path):
     command = [sys.executable, str(HERE / "run.py"), "--scale", "0.001", "--rounds", "1", "--parts", "data"]
     command += ["--data", "nested", "--engines", "core-2.2", "pylance-2.2", "--works", "write", "scan", "requests"]
