@@ -67,7 +67,7 @@ class CloudStore:
 
     @property
     def waits_in_tasks(self) -> bool:
-        """True: all requests are begun in the event loop, and waited for as tasks do."""
+        """True: requests are waited for as tasks do."""
         return True
 
     @property

@@ -1,25 +1,24 @@
 """Requests to an object store that overlap: sent again if the store is silent, and given up at a deadline.
 
-They run on one event loop in a thread of its own: hundreds may be on their way, and one that is no longer wanted is
-cancelled, which closes its connection. Coroutines and `asyncio.wait` would cost as much as a request itself, so each
-request is a few callbacks.
+Hundreds may be on their way, and one that is no longer wanted is cancelled, which closes its connection. A request has
+no thread: obstore's threads bring the answers, and `lance_core.store.answers` takes them there. An event loop would be
+woken up for each request and each answer, which takes longer than a request itself.
 """
 
 from __future__ import annotations
 
-import asyncio
 import atexit
 import logging
 import os
 import threading
 import time
-from collections import deque
-from concurrent.futures import Future
-from functools import lru_cache, partial
+from concurrent.futures import CancelledError, Future
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from lance_core.errors import StoreTimeoutError
 from lance_core.frozen import frozen
+from lance_core.store.answers import Asked
 from lance_core.store.tasks import wait_for
 from lance_core.telemetry import StoreCall
 
@@ -36,8 +35,6 @@ twice over a slow line would take longer than to wait."""
 
 _HEDGES_OF_REQUEST, _HEDGES = 2, 16
 """How often one request is sent again, and how many such requests of a connection are on their way at the same time."""
-
-_EXIT_WAIT_S = 1.0
 
 _EXIT_PAUSE_S = 0.02
 """Threads of obstore still put away answers that were taken already. One that asks for the interpreter when that is
@@ -73,12 +70,14 @@ class Pending(Generic[_T]):
         self._future: Future[_T] = Future()
         self._requests: Sequence[_Request] = ()
         self._answers: dict[int, Any] = {}
+        self._lock = threading.RLock()
+        self._has_ended = False
 
     def start(self, requests: Sequence[_Request]) -> None:
         """Send requests."""
         self._requests = requests
         for request in requests:
-            _in_loop(request.start)
+            request.start()
 
     def result(self) -> _T:
         """Wait for the answer, once; raises what the request failed with."""
@@ -96,19 +95,21 @@ class Pending(Generic[_T]):
     def cancel(self) -> None:
         """Say that nobody wants the answer."""
         if self._future.cancel():
-            _in_loop(partial(self._end, asyncio.CancelledError()))
+            self._end(CancelledError())
 
     def tell(self, request: _Request, answer: Any, error: BaseException | None) -> None:
-        """Tell what came of one of the requests; called in the event loop."""
-        self._answers[id(request)] = answer
-        if error is not None:
+        """Tell what came of one of the requests; called by any thread."""
+        with self._lock:
+            self._answers[id(request)] = answer
+            is_last = len(self._answers) == len(self._requests)
+        if error is not None or is_last:
             self._end(error)
-        elif len(self._answers) == len(self._requests):
-            self._end(None)
 
     def _end(self, error: BaseException | None) -> None:
-        if self._call.seconds is not None:
-            return
+        with self._lock:
+            if self._has_ended:
+                return
+            self._has_ended = True
         for request in self._requests:
             request.end()
         if error is None:
@@ -128,11 +129,19 @@ class HedgedRequests:
     Args:
         settings: When they are sent again and given up.
         blame: Makes errors of this package; takes the address of an object.
+
+    Attributes:
+        settings: When they are sent again and given up.
+        num_hedges: Repetitions that are on their way.
+        lock: Of that, and of what changes about requests. All locks here may be taken twice, and none inside of
+            another: a collection of garbage may find somebody who has stopped reading, and cancel requests, at any
+            time.
     """
 
     def __init__(self, settings: RequestSettings, blame: Callable[[str], AbstractContextManager[None]]) -> None:
         self.settings = settings
         self.num_hedges = 0
+        self.lock = threading.RLock()
         self._blame = blame
 
     def begin(
@@ -188,7 +197,7 @@ class HedgedRequests:
 
 
 class _Request:
-    """A request and its repetitions. All of it runs in the event loop, so that nothing has to be locked.
+    """A request and its repetitions. Several threads may tell it something at the same time.
 
     Args:
         requests: Those of its connection.
@@ -198,6 +207,10 @@ class _Request:
         address: Of the object.
         most_asked: How often it may be sent.
         patience: Seconds of silence after which it is sent again.
+
+    Attributes:
+        num_bytes: Size of the request or its answer.
+        due: Time of `time.monotonic` at which `look` is called, if it has no answer until then.
     """
 
     __slots__ = (
@@ -211,7 +224,7 @@ class _Request:
         "_patience",
         "_pending",
         "_requests",
-        "_timer",
+        "due",
         "num_bytes",
     )
 
@@ -233,73 +246,66 @@ class _Request:
         self._address = address
         self._most_asked = most_asked
         self._patience = patience
-        self._deadline = 0.0
         self._num_asked = 0
-        self._asked: set[asyncio.Future[Any]] = set()
-        self._timer: asyncio.TimerHandle | None = None
+        self._asked: set[Asked] = set()
         self._has_ended = False
+        now = time.monotonic()
+        self._deadline = now + requests.settings.deadline
+        self.due = min(self._deadline, now + patience) if most_asked > 1 else self._deadline
 
     def start(self) -> None:
         """Send it."""
-        if self._has_ended:
-            return
-        loop = asyncio.get_running_loop()
-        self._deadline = loop.time() + self._requests.settings.deadline
-        _GOING.add(self)
-        self._send()
-        self._wait(loop)
+        clock = _clock(os.getpid())
+        clock.add(self)
+        with self._requests.lock:
+            asked = self._next()
+        if asked is None:  # another one of the same answer has failed
+            clock.remove(self)
+        else:
+            asked.start()
 
     def end(self) -> None:
         """Cancel what is on its way; nobody is told."""
-        if self._has_ended:
-            return
-        self._has_ended = True
-        self._requests.num_hedges -= max(0, self._num_asked - 1)
-        _GOING.discard(self)
-        if self._timer is not None:
-            self._timer.cancel()
-        for asked in self._asked:
-            asked.cancel()
+        with self._requests.lock:
+            if self._has_ended:
+                return
+            self._has_ended = True
+            self._requests.num_hedges -= max(0, self._num_asked - 1)
+            asked, self._asked = self._asked, set()
+        _clock(os.getpid()).remove(self)
+        for repetition in asked:
+            repetition.cancel()
 
-    def _send(self) -> None:
+    def look(self, now: float) -> None:
+        """Send it again or give it up: it has been silent for long."""
+        asked = None
+        with self._requests.lock:
+            if now < self._deadline and self._num_asked < self._most_asked and self._requests.num_hedges < _HEDGES:
+                asked = self._next()
+                self._requests.num_hedges += asked is not None
+            self.due = self._deadline
+            if self._num_asked < self._most_asked:
+                self.due = min(self._deadline, now + self._patience)
+        if asked is not None:
+            _LOGGER.info("no answer yet, asking again for %s (request %d)", self._address, self._num_asked)
+            asked.start()
+        elif now >= self._deadline:
+            self._pending.tell(self, None, _too_late(self._requests.settings, self._address))
+
+    def _next(self) -> Asked | None:
+        """Return what sends it once more; None if it has ended. The caller holds the lock."""
+        if self._has_ended:
+            return None
+        asked = Asked(self._ask, self._answered)
         self._num_asked += 1
-        try:
-            asked = asyncio.ensure_future(self._ask())
-        except Exception as error:  # noqa: BLE001 - told to who waits
-            self._finish(None, error)
-            return
         self._asked.add(asked)
-        asked.add_done_callback(self._answered)
+        return asked
 
-    def _wait(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Look after it again when it has been silent for long."""
-        if self._has_ended:
-            return
-        left = self._deadline - loop.time()
-        if self._num_asked < self._most_asked:
-            left = min(left, self._patience)
-        self._timer = loop.call_later(left, self._is_silent)
-
-    def _is_silent(self) -> None:
-        loop = asyncio.get_running_loop()
-        if loop.time() >= self._deadline:
-            self._finish(None, _too_late(self._requests.settings, self._address))
-            return
-        if self._num_asked < self._most_asked and self._requests.num_hedges < _HEDGES:
-            self._requests.num_hedges += 1
-            _LOGGER.info("no answer yet, asking again for %s (request %d)", self._address, self._num_asked + 1)
-            self._send()
-        self._wait(loop)
-
-    def _answered(self, asked: asyncio.Future[Any]) -> None:
-        self._asked.discard(asked)
-        if asked.cancelled():
-            return
-        error = asked.exception()
-        if not self._has_ended and (error is None or not self._asked):
-            self._finish(asked.result() if error is None else None, error)
-
-    def _finish(self, answer: Any, error: BaseException | None) -> None:
+    def _answered(self, asked: Asked, answer: Any, error: BaseException | None) -> None:
+        with self._requests.lock:
+            self._asked.discard(asked)
+            if self._has_ended or (error is not None and self._asked):
+                return
         self.end()
         self._pending.tell(self, answer, error)
 
@@ -320,65 +326,65 @@ def _too_late(settings: RequestSettings, address: str) -> StoreTimeoutError:
     )
 
 
-# --------------------------------------------------------------------------------------------------------------- loop
+# --------------------------------------------------------------------------------------------------------------- clock
 
 
-_GOING: set[_Request] = set()
-"""Requests that have no answer yet; only the event loop looks at it."""
-
-_loop_lock = threading.Lock()
-
-
-class _Loop:
-    """An event loop that runs until the process ends, in a thread of its own."""
+class _Clock:
+    """Looks at requests that are due, in a thread of its own, which sleeps meanwhile."""
 
     def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="lance_core_store", daemon=True)
-        self._calls: deque[Callable[[], None]] = deque()
+        self._going: set[_Request] = set()
+        self._changed = threading.Condition()
+        self._wakes_at = float("inf")
         self._process = os.getpid()
-        self._thread.start()
+        threading.Thread(target=self._run, name="lance_core_store", daemon=True).start()
         atexit.register(self._end)
 
-    def call(self, function: Callable[[], None]) -> None:
-        """Call a function in the loop, which is woken up once for all that were given meanwhile."""
-        self._calls.append(function)
-        if len(self._calls) == 1:
-            self._loop.call_soon_threadsafe(self._call_all)
+    def add(self, request: _Request) -> None:
+        """Look at a request when it is due."""
+        with self._changed:
+            self._going.add(request)
+            if request.due < self._wakes_at:
+                self._wakes_at = request.due
+                self._changed.notify()
 
-    def _call_all(self) -> None:
-        try:
-            for _ in range(len(self._calls)):
-                try:
-                    self._calls[0]()  # it stays there meanwhile, so that nobody wakes the loop for others
-                finally:
-                    self._calls.popleft()
-        finally:
-            if self._calls:
-                self._loop.call_soon(self._call_all)
+    def remove(self, request: _Request) -> None:
+        """Forget a request."""
+        with self._changed:
+            self._going.discard(request)
+
+    def _run(self) -> None:
+        while True:
+            self._look()
+
+    def _look(self) -> None:
+        for request in self._due():
+            request.look(time.monotonic())
+
+    def _due(self) -> list[_Request]:
+        """Return the requests that are due; sleep until the first one will be if there are none."""
+        with self._changed:
+            now, going = time.monotonic(), list(self._going)
+            due = [request for request in going if request.due <= now]
+            if not due:
+                first = min([request.due for request in going], default=float("inf"))
+                del going  # they would keep their answers in memory
+                self._wakes_at = first
+                self._changed.wait(None if first == float("inf") else first - now)
+        return due
 
     def _end(self) -> None:
         """Cancel what is on its way: an answer must not come when the interpreter is gone."""
         if os.getpid() != self._process:
             return
-
-        def stop() -> None:
-            for request in list(_GOING):
-                request.end()
-            self._loop.call_soon(self._loop.call_soon, self._loop.stop)  # the cancelled ones end first
-
-        self._loop.call_soon_threadsafe(stop)
-        self._thread.join(_EXIT_WAIT_S)
+        with self._changed:
+            going = list(self._going)
+        for request in going:
+            request.end()
         time.sleep(_EXIT_PAUSE_S)
 
 
-def _in_loop(function: Callable[[], None]) -> None:
-    """Call a function in the event loop of this process, after those given before."""
-    with _loop_lock:
-        _loop(os.getpid()).call(function)
-
-
 @lru_cache(maxsize=1)
-def _loop(process: int) -> _Loop:
+def _clock(process: int) -> _Clock:
     del process  # only part of the key
-    return _Loop()
+    return _Clock()

@@ -1,8 +1,11 @@
 """A read that stays without an answer is sent again, a few times at most, and given up at its deadline."""
 
 import asyncio
+import gc
+import os
 import threading
 import time
+import weakref
 from contextlib import nullcontext
 
 import pytest
@@ -26,14 +29,27 @@ class Service:
     async def ask(self):
         number = self.num_asked
         self.num_asked += 1
-        try:
-            await asyncio.sleep(self.delays_s[min(number, len(self.delays_s) - 1)])
-        except asyncio.CancelledError:
-            self.cancelled.release()
-            raise
+        await later(self.delays_s[min(number, len(self.delays_s) - 1)], self.cancelled)
         if self.error is not None:
             raise self.error
         return number
+
+
+def later(delay_s, cancelled=None):
+    """A future of the running event loop, to which another thread tells something, as obstore does."""
+    loop = asyncio.get_running_loop()
+    future = loop.create_future()
+    timer = threading.Timer(delay_s, loop.call_soon_threadsafe, [future.set_result, None], {"context": None})
+    timer.daemon = True
+
+    def end(future):
+        timer.cancel()
+        if future.cancelled() and cancelled is not None:
+            cancelled.release()
+
+    future.add_done_callback(end)
+    timer.start()
+    return future
 
 
 def reads(**settings):
@@ -121,8 +137,40 @@ def test_a_read_that_nobody_wants_is_cancelled():
 
 def test_several_reads_are_answered_in_their_order():
     async def answer(text, delay_s):
-        await asyncio.sleep(delay_s)
+        await later(delay_s)
         return [text]
 
     asks = [(lambda: answer("a", 0.05), 1), (lambda: answer("b", 0), 1)]
     assert reads().begin_all(asks, address="s3://bucket/file").result() == ["a", "b"]
+
+
+def test_the_clock_keeps_no_answers():
+    """Its thread sleeps for seconds, or for hours."""
+
+    class Answer:
+        pass
+
+    class Service2(Service):
+        async def ask(self):
+            await super().ask()
+            return Answer()
+
+    many, service = reads(hedge_after=0.02), Service2(0.1)
+    answers = [weakref.ref(begin(many, service).result()) for _ in range(3)]
+    end = time.monotonic() + 5
+    while any(answer() is not None for answer in answers) and time.monotonic() < end:
+        time.sleep(0.01)
+        gc.collect()
+    assert [answer() for answer in answers] == [None] * 3
+
+
+def test_a_request_after_one_that_fails_at_once_is_not_sent():
+    service = Service(0)
+
+    def ask():
+        raise ConnectionError("the first")
+
+    with pytest.raises(ConnectionError, match="the first"):
+        reads().begin_all([(ask, 1), (service.ask, 1)], address="s3://bucket/file").result()
+    assert service.num_asked == 0
+    assert not hedged_requests._clock(os.getpid())._going
