@@ -279,7 +279,8 @@ def _check_indices(look: _Look, store: Store, manifest: Manifest) -> None:
             for name, size in fields.files:
                 _check_size(look, store, f"{folder}/{name}", size, kind="index", version=manifest.version)
             is_recorded = bool(fields.files) or not fields.fields or index.base_id is not None
-            if not is_recorded and not any(path.startswith(f"{folder}/") for path in look.sizes):
+            is_empty = index.fragment_ids == frozenset()  # pylance's index of too few vectors to train one
+            if not is_recorded and not is_empty and not any(path.startswith(f"{folder}/") for path in look.sizes):
                 message = f"index {index.name!r} has no files"
                 look.note("index", message, version=manifest.version, path=folder)
 

@@ -413,16 +413,20 @@ def row_places(files: OpenFiles, fragments: Iterable[Fragment], *, by_row_id: bo
     gone = np.concatenate([np.empty(0, np.int64), *deleted])
 
     def locate(rows: Int64s) -> Int64s:
-        is_there = contains(ids, rows >> ADDRESS_SHIFT) & ~contains(gone, rows)
+        is_there = contains(ids, rows >> ADDRESS_SHIFT)
+        if len(gone):
+            is_there &= ~contains(gone, rows)
         return rows if is_there.all() else np.where(is_there, rows, -1)
 
     return locate
 
 
 def contains(ascending: Int64s, values: Int64s) -> npt.NDArray[np.bool_]:
-    """Return for each value whether it is among some ascending numbers."""
+    """Return for each value whether it is among some ascending and distinct numbers."""
     if not len(ascending):
         return np.zeros(len(values), np.bool_)
+    if ascending[-1] - ascending[0] == len(ascending) - 1:
+        return (values >= ascending[0]) & (values <= ascending[-1])
     at = np.minimum(np.searchsorted(ascending, values), len(ascending) - 1)
     return ascending[at] == values
 

@@ -306,3 +306,14 @@ def test_pylance_merges_segments_that_either_library_wrote(tmp_path, writers):
         before["_score"].to_pylist()
     )
     assert merged.verify(level="indices").is_ok
+
+
+def test_phrases_with_slop_are_found_where_pylance_misses_some(tmp_path: Path):
+    """Each word may be so far behind the word before; pylance 14.0.2 does not try all places of a word."""
+    uri = str(tmp_path / "t")
+    lance.write_dataset(pa.table({"id": [0, 1], "t": ["w02 w08 w02 fox w02", "w02 w02 w02"]}), uri)
+    lance_core.dataset(uri).create_scalar_index("t", "INVERTED", with_position=True)
+    for slop, ours in ((0, {1}), (1, {0, 1})):
+        assert scores(lance_core.dataset(uri), our_queries.PhraseQuery("w02 w02 w02", "t", slop=slop)).keys() == ours
+        theirs = scores(lance.dataset(uri), their_queries.PhraseQuery("w02 w02 w02", "t", slop=slop))
+        assert theirs.keys() == {1}

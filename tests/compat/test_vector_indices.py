@@ -7,6 +7,7 @@ import pytest
 
 import lance_core
 from lance_core.errors import UnsupportedError
+from lance_core.index.vector.candidates import Candidates
 
 SIZE = 8
 ROWS = 400
@@ -123,3 +124,37 @@ def test_an_index_that_cannot_be_read_is_refused_by_name(tmp_path):
     with pytest.raises(UnsupportedError, match="IVF_RQ"):
         dataset.to_table(nearest={"column": "v", "q": [0.0] * SIZE})
     assert len(dataset.to_table(nearest={"column": "v", "q": [0.0] * SIZE, "use_index": False})) == 10
+
+
+def test_an_index_of_too_few_vectors_to_train_is_no_damage(tmp_path):
+    """pylance writes its entry, which covers nothing, and no files."""
+    path = str(tmp_path / "t")
+    lance.write_dataset(table(vectors(rows=60)), path)
+    lance.dataset(path).create_index("v", "IVF_HNSW_PQ", num_partitions=2, **PARTS)
+    assert not list((tmp_path / "t").glob("_indices/*/*"))
+    assert lance_core.verify(path, level="indices").is_ok
+    assert len(assert_same_search(path, vectors(rows=1, seed=1)[0])) == 10
+
+
+@pytest.mark.parametrize(("index_type", "options"), [("IVF_FLAT", {}), ("IVF_PQ", PARTS)])
+def test_ranges_of_distances_are_searched_partition_by_partition(tmp_path, index_type, options, monkeypatch):
+    path = str(tmp_path / "t")
+    write(path, index_type=index_type, **options)
+    queries = vectors(rows=2, seed=1)
+    held = []
+    monkeypatch.setattr(Candidates, "_rank", watched(Candidates._rank, lambda self: held.append(self._num_pending)))
+    for q in (queries[0], queries):
+        for bounds in ((0.5, None), (2.0, 9.0)):
+            assert_same_search(path, q, k=ROWS, distance_range=bounds, nprobes=4)
+    largest = max(
+        part["size"] for part in lance_core.dataset(path).index_statistics("v_idx")["indices"][0]["partitions"]
+    )
+    assert 0 < max(held) <= len(queries) * largest
+
+
+def watched(function, tell):
+    def call(self):
+        tell(self)
+        function(self)
+
+    return call

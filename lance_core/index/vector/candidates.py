@@ -123,8 +123,9 @@ class Candidates:
         self._parts, self._num_kept, self._num_pending = [every], len(every.rows), 0
 
     def finish(self) -> CandidateRows | None:
-        """Return the rows that are left; None if there are none."""
+        """Take out the rows that are left; None if there are none."""
         if not self._parts:
             return None
         self._rank()
-        return self._parts[0]
+        (rows,), self._parts, self._num_kept = self._parts, [], 0
+        return rows

@@ -10,19 +10,18 @@ import pyarrow as pa
 
 from lance_core.format.vector_index import FLAT_COLUMN, PQ_COLUMN, SQ_COLUMN, SQ_LEVELS
 from lance_core.index.vector.comparisons import (
+    EntryComparison,
     FlatComparison,
     OpenedPartition,
     compare_bits,
-    compare_entries,
     compare_levels,
-    entry_terms,
     flat_terms,
 )
 from lance_core.index.vector.distances import COSINE, DOT, HAMMING, computable, squared_norms
 
 if TYPE_CHECKING:
     from lance_core.index.vector.comparisons import Comparison
-    from lance_core.index.vector.distances import Int64s, Vectors
+    from lance_core.index.vector.distances import Vectors
 
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 Block: TypeAlias = "npt.NDArray[Any]"
@@ -48,10 +47,6 @@ class Codes(Protocol):
 
     def compared(self, queries: Vectors) -> Comparison:
         """Return a comparison with queries, shape (n, dimensions); with cosine of length one."""
-        ...
-
-    def vectors(self, opened: OpenedPartition, rows: Int64s) -> Vectors:
-        """Return the vectors of some rows; of no dimensions where the keys of a comparison are distances."""
         ...
 
     def encode(self, vectors: Vectors, centroids: Vectors) -> Block:
@@ -113,10 +108,6 @@ class FlatCodes:
             return compare_bits(queries)
         return FlatComparison(queries.astype(self.field.type.value_type.to_pandas_dtype(), copy=False), self._metric)
 
-    def vectors(self, opened: OpenedPartition, rows: Int64s) -> Vectors:
-        """Return some vectors; none of bits."""
-        return opened.codes[rows, :0] if self._metric == HAMMING else opened.codes[rows]
-
     def encode(self, vectors: Vectors, centroids: Vectors) -> Block:
         """Return the vectors."""
         del centroids
@@ -143,7 +134,6 @@ class ProductCodes:
     def __init__(self, codebook: Vectors, metric: str, *, is_transposed: bool = True) -> None:
         self.codebook = codebook
         self._book = computable(codebook).astype(np.float64)
-        self._squares = np.einsum("mjd,mjd->mj", self._book, self._book)
         self._metric = metric
         self._is_transposed = is_transposed
         self.num_parts, entries, self._part_size = codebook.shape
@@ -157,26 +147,14 @@ class ProductCodes:
         return False
 
     def opened(self, values: Any, centroid: Vectors) -> OpenedPartition:
-        """Return the numbers of entries, shape (parts, rows)."""
+        """Return the numbers of entries as they are stored, shape (bytes, rows)."""
         stored = _fixed(values)
-        stored = stored.reshape(self._num_bytes, len(stored)) if self._is_transposed else stored.T
-        if self.num_bits == 8:
-            codes = np.ascontiguousarray(stored)
-        else:
-            codes = np.empty((self.num_parts, stored.shape[1]), np.uint8)
-            codes[0::2], codes[1::2] = stored & 15, stored >> 4
-        if self._metric == DOT:
-            return OpenedPartition(codes=codes)
-        return OpenedPartition(codes=codes, terms=entry_terms(self._book, self._squares, centroid))
+        stored = stored.reshape(self._num_bytes, len(stored)) if self._is_transposed else np.ascontiguousarray(stored.T)
+        return OpenedPartition(codes=stored, centroid=centroid)
 
     def compared(self, queries: Vectors) -> Comparison:
         """Return a comparison of entries."""
-        return compare_entries(queries, self._book, self._metric)
-
-    def vectors(self, opened: OpenedPartition, rows: Int64s) -> Vectors:
-        """Return vectors of no dimensions."""
-        del opened
-        return np.empty((len(rows), 0))
+        return EntryComparison(queries, self._book, self._metric)
 
     def encode(self, vectors: Vectors, centroids: Vectors) -> Block:
         """Return the bytes of each vector, shape (n, bytes)."""
@@ -230,11 +208,6 @@ class ScalarCodes:
     def compared(self, queries: Vectors) -> Comparison:
         """Return a comparison of levels; with dot the queries are not quantized."""
         return compare_levels(queries, self.encode(queries, queries), self._metric, self.start, self._step)
-
-    def vectors(self, opened: OpenedPartition, rows: Int64s) -> Vectors:
-        """Return vectors of no dimensions."""
-        del opened
-        return np.empty((len(rows), 0))
 
     def encode(self, vectors: Vectors, centroids: Vectors) -> Block:
         """Return the levels."""

@@ -6,13 +6,12 @@ nearest get distances; see `lance_core.index.vector.candidates`.
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from lance_core.frozen import frozen
 from lance_core.index.vector.distances import (
     COSINE,
     DOT,
@@ -33,49 +32,51 @@ if TYPE_CHECKING:
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 Keys: TypeAlias = npt.NDArray[np.floating[Any]]
 
-_AT_ONCE = 1 << 15
-"""Entries of codebooks that are looked up at once."""
+_LEVELS = 255
 
 
-@frozen(kw_only=True)
+@dataclass(kw_only=True, slots=True)
 class OpenedPartition:
     """Codes of a partition, ready to be compared.
 
     Attributes:
-        codes: Vectors or levels, shape (rows, dimensions); entries of a codebook, shape (parts, rows).
-        terms: What comparisons need besides: of each row, shape (rows,), or of each entry, shape (parts, entries); of
-            no rows if they need nothing.
+        codes: Vectors or levels, shape (rows, dimensions); or entries of a codebook as they are stored, shape
+            (bytes, rows).
+        terms: What comparisons need of each row besides, shape (rows,); of no rows if they need nothing, or not yet.
         longest: Length of the longest vector; 0 for codes.
+        centroid: Centroid of the partition, where entries of a codebook are differences from it; else zeros.
+        is_compared: It was compared before.
     """
 
     codes: npt.NDArray[Any]
     terms: Keys = field(default_factory=lambda: np.empty(0))
     longest: float = 0.0
+    centroid: Vectors = field(default_factory=lambda: np.empty(0))
+    is_compared: bool = False
 
     @property
     def num_bytes(self) -> int:
-        """Bytes in memory."""
-        return self.codes.nbytes + self.terms.nbytes
+        """Bytes in memory, with those of the terms."""
+        return self.codes.nbytes + max(self.codes.shape) * np.dtype(np.float64).itemsize
 
 
 class Comparison(Protocol):
     """Queries that are compared with partitions."""
 
-    def keys(self, members: Int64s, centroid: Vectors, opened: OpenedPartition, /) -> Keys:
+    def keys(self, members: Int64s, opened: OpenedPartition, /) -> tuple[Keys, Doubles]:
         """Return numbers that order the rows of a partition as their distances do.
 
         Args:
             members: Shape (n,), numbers of the queries to compare.
-            centroid: Shape (dimensions,), centroid of the partition.
-            opened: Its rows.
+            opened: The rows of the partition.
 
         Returns:
-            Shape (n, rows).
+            Keys of shape (n, rows), and how far those of each query may be off, shape (n,).
         """
         ...
 
-    def margins(self, members: Int64s, opened: OpenedPartition) -> Doubles:
-        """Return how far the keys of each query may be off; shape (n,)."""
+    def vectors(self, opened: OpenedPartition, rows: Int64s, /) -> Vectors:
+        """Return what `distances` needs of some rows, one line for each; of no items if it needs only keys."""
         ...
 
     def distances(self, candidates: CandidateRows) -> Doubles:
@@ -98,23 +99,25 @@ class FlatComparison:
         with np.errstate(over="ignore", invalid="ignore"):
             self._norms = np.sqrt(squared_norms(queries.astype(np.float64)))
 
-    def keys(self, members: Int64s, centroid: Vectors, opened: OpenedPartition, /) -> Keys:
-        """Return half of the squared distance less that of the query to the origin, or the product's negative."""
-        del centroid
-        block = computable(opened.codes)
+    def keys(self, members: Int64s, opened: OpenedPartition, /) -> tuple[Keys, Doubles]:
+        """Return half of the squared distance less that of the query to the origin, or the product's negative.
+
+        They may be off by the largest rounding errors of one product of vectors, and of the sum with a norm.
+        """
+        block, norms = computable(opened.codes), self._norms[members]
+        error = (self._factors.shape[1] + 16) * float(np.finfo(self._factors.dtype).eps)
+        margins = error * (norms if self._metric == COSINE else (norms + opened.longest) ** 2)
         with np.errstate(over="ignore", invalid="ignore"):
             keys = products(block, self._factors[members]).T
             if self._metric == L2:
-                return np.subtract(opened.terms, keys, out=keys)
+                return np.subtract(opened.terms, keys, out=keys), margins
             if self._metric == COSINE:
                 keys *= opened.terms
-            return np.negative(keys, out=keys)
+            return np.negative(keys, out=keys), margins
 
-    def margins(self, members: Int64s, opened: OpenedPartition) -> Doubles:
-        """Return the largest rounding errors of one product of vectors, and of the sum with a norm."""
-        norms = self._norms[members]
-        error = (self._factors.shape[1] + 16) * float(np.finfo(self._factors.dtype).eps)
-        return error * (norms if self._metric == COSINE else (norms + opened.longest) ** 2)
+    def vectors(self, opened: OpenedPartition, rows: Int64s, /) -> Vectors:
+        """Return the vectors."""
+        return opened.codes[rows]
 
     def distances(self, candidates: CandidateRows) -> Doubles:
         """Return the distances of the vectors."""
@@ -139,17 +142,17 @@ class CodeComparison:
         keys: Returns distances, as `Comparison.keys`.
     """
 
-    def __init__(self, keys: Callable[[Int64s, Vectors, OpenedPartition], Keys]) -> None:
+    def __init__(self, keys: Callable[[Int64s, OpenedPartition], Keys]) -> None:
         self._keys = keys
 
-    def keys(self, members: Int64s, centroid: Vectors, opened: OpenedPartition, /) -> Keys:
-        """Return distances."""
-        return self._keys(members, centroid, opened)
+    def keys(self, members: Int64s, opened: OpenedPartition, /) -> tuple[Keys, Doubles]:
+        """Return distances, which are exact."""
+        return self._keys(members, opened), np.zeros(len(members))
 
-    def margins(self, members: Int64s, opened: OpenedPartition) -> Doubles:
-        """Return zeros."""
+    def vectors(self, opened: OpenedPartition, rows: Int64s, /) -> Vectors:
+        """Return nothing."""
         del opened
-        return np.zeros(len(members))
+        return np.empty((len(rows), 0))
 
     def distances(self, candidates: CandidateRows) -> Doubles:
         """Return the keys."""
@@ -159,8 +162,7 @@ class CodeComparison:
 def compare_bits(queries: Vectors) -> CodeComparison:
     """Return a comparison of bits, by the number of those that differ; shape (n, bytes)."""
 
-    def keys(members: Int64s, centroid: Vectors, opened: OpenedPartition) -> Keys:
-        del centroid
+    def keys(members: Int64s, opened: OpenedPartition) -> Keys:
         return np.stack([pair_distances(query[None], opened.codes, HAMMING) for query in queries[members]])
 
     return CodeComparison(keys)
@@ -179,8 +181,7 @@ def compare_levels(queries: Vectors, levels: Bytes, metric: str, start: float, s
     offsets = queries.astype(np.float64).sum(axis=1) * start
     factors = (queries if metric == DOT else levels).astype(np.float32)
 
-    def keys(members: Int64s, centroid: Vectors, opened: OpenedPartition) -> Keys:
-        del centroid
+    def keys(members: Int64s, opened: OpenedPartition) -> Keys:
         rows, mine = opened.codes.astype(np.float32), factors[members]
         scores = products(rows, mine).T.astype(np.float64)
         if metric == DOT:
@@ -190,47 +191,116 @@ def compare_levels(queries: Vectors, levels: Bytes, metric: str, start: float, s
     return CodeComparison(keys)
 
 
-def compare_entries(queries: Vectors, book: Doubles, metric: str) -> CodeComparison:
-    """Return a comparison of entries of a codebook (product quantization).
+class EntryComparison:
+    """Compares entries of a codebook (product quantization): sums from a table make keys.
 
-    The distance of a query q to centroid c and entries e is ``|q - c|^2 + sum(|e|^2 + 2 c.e - 2 q.e)``, the sum over
-    the parts of a vector. What is summed is looked up in a table: that of the partition less that of the query.
+    The distance of a query q to centroid c and entries e is the sum of ``|q - c|^2`` and, over the parts of a vector,
+    of ``|e|^2 - 2 (q - c).e``. What is summed is looked up in a table of the query for the partition. A partition that
+    is compared again has the sum of ``|e|^2 + 2 c.e`` of each row, so that one table of ``-2 q.e`` serves all.
+
+    For one query tables are rounded to 256 levels: Python maps bytes to bytes twice as fast as numpy looks numbers up.
 
     Args:
         queries: Shape (n, dimensions).
         book: Shape (parts, entries, dimensions of a part).
         metric: Name of the metric.
     """
-    tables = _part_products(queries, book)
 
-    def keys(members: Int64s, centroid: Vectors, opened: OpenedPartition) -> Keys:
-        if metric != DOT and queries.dtype == np.float16:
-            return _of_residuals(queries[members] - centroid, book, opened.codes)
-        if metric == DOT:
-            return 1 - _looked_up(tables[members], opened.codes)
-        totals = _looked_up(opened.terms - 2 * tables[members], opened.codes)
-        totals += squared_norms(queries[members].astype(np.float64) - centroid)[:, None]
-        return totals
+    def __init__(self, queries: Vectors, book: Doubles, metric: str) -> None:
+        self._queries = queries
+        self._book = book
+        self._metric = metric
+        self._squares = np.einsum("mjd,mjd->mj", book, book)
+        with np.errstate(over="ignore", invalid="ignore"):
+            self._tables = _of_bytes(_part_products(queries, book) * (-1 if metric == DOT else -2))
+        is_rounded = len(queries) == 1 and bool(np.isfinite(self._tables).all())
+        self._rounded = _RoundedTables(self._tables[0]) if is_rounded else None
 
-    return CodeComparison(keys)
+    def keys(self, members: Int64s, opened: OpenedPartition, /) -> tuple[Keys, Doubles]:
+        """Return distances, with the errors of the rounded tables."""
+        if self._metric == DOT:
+            keys, margins = self._totals(members, opened)
+            keys += 1
+            return keys, margins
+        with np.errstate(over="ignore", invalid="ignore"):
+            residuals = self._residuals(members, opened.centroid)
+            is_first, opened.is_compared = len(members) == 1 and not opened.is_compared, True
+            if is_first or self._queries.dtype == np.float16:
+                tables = _of_bytes(self._squares - 2 * _part_products(residuals, self._book))
+                if self._rounded is not None:
+                    keys, margins = _RoundedTables(tables[0]).totals(opened.codes)
+                else:
+                    keys, margins = _looked_up(tables, opened.codes), np.zeros(len(members))
+            else:
+                if not len(opened.terms):
+                    of_rows = self._squares + 2 * _part_products(opened.centroid[None], self._book)
+                    opened.terms = _looked_up(_of_bytes(of_rows), opened.codes)[0]
+                keys, margins = self._totals(members, opened)
+                keys += opened.terms
+            keys += squared_norms(residuals)[:, None]
+        return keys, margins
+
+    def _totals(self, members: Int64s, opened: OpenedPartition) -> tuple[Doubles, Doubles]:
+        """Return sums from the tables of queries that serve all partitions."""
+        if self._rounded is not None:
+            return self._rounded.totals(opened.codes)
+        return _looked_up(self._tables[members], opened.codes), np.zeros(len(members))
+
+    def _residuals(self, numbers: Int64s, centroids: Vectors) -> Doubles:
+        """Return queries less centroids; those of half floats are rounded to half floats, as in pylance."""
+        queries = self._queries[numbers]
+        if queries.dtype == np.float16:
+            return (queries - centroids.astype(np.float16)).astype(np.float64)
+        return queries.astype(np.float64) - centroids
+
+    def vectors(self, opened: OpenedPartition, rows: Int64s, /) -> Vectors:
+        """Return the entries of rows, each with the centroid behind it; nothing if keys are distances."""
+        if self._rounded is None:
+            return np.empty((len(rows), 0))
+        book, codes = self._book, opened.codes[:, rows]
+        if len(codes) < len(book):  # two in a byte
+            codes = np.stack([codes & 15, codes >> 4], axis=1).reshape(len(book), -1)
+        entries = (
+            book[np.arange(len(book))[:, None], codes].transpose(1, 0, 2).reshape(len(rows), self._queries.shape[1])
+        )
+        return np.concatenate([entries, np.broadcast_to(opened.centroid, entries.shape)], axis=1, dtype=np.float64)
+
+    def distances(self, candidates: CandidateRows) -> Doubles:
+        """Return the distances of entries and centroids, or the keys."""
+        if self._rounded is None:
+            return candidates.keys
+        entries, centroids = np.hsplit(candidates.vectors, 2)
+        if self._metric == DOT:
+            return pair_distances(self._queries[candidates.queries], entries, DOT)
+        return pair_distances(self._residuals(candidates.queries, centroids), entries, L2)
 
 
-def entry_terms(book: Doubles, squares: Doubles, centroid: Vectors) -> Doubles:
-    """Return the table of a partition in `compare_entries`, shape (parts, entries).
+class _RoundedTables:
+    """Tables of one query for each byte of codes, rounded to levels.
 
     Args:
-        book: Shape (parts, entries, dimensions of a part).
-        squares: Squared lengths of its entries, shape (parts, entries).
-        centroid: Centroid of the partition.
+        tables: Shape (bytes, 256).
     """
-    return squares + 2 * _part_products(centroid[None], book)[0]
 
+    def __init__(self, tables: Doubles) -> None:
+        least = tables.min(axis=1)
+        self._step = float((tables.max(axis=1) - least).max(initial=0)) / _LEVELS or 1.0
+        levels = ((tables - least[:, None]) / self._step).astype(np.uint8)  # rounded down
+        self._levels = [line.tobytes() for line in levels]
+        self._start = float(least.sum()) + self._step * len(tables) / 2
+        self._margins = np.array([self._step * (len(tables) / 2 + 1e-6)])
 
-def _of_residuals(residuals: Vectors, book: Doubles, codes: Bytes) -> Doubles:
-    """Return distances from residuals that are rounded to half floats, as in pylance."""
-    norms = squared_norms(residuals.astype(np.float64))
-    squares = np.einsum("mjd,mjd->mj", book, book)
-    return norms[:, None] + _looked_up(squares - 2 * _part_products(residuals, book), codes)
+    def totals(self, codes: Bytes) -> tuple[Doubles, Doubles]:
+        """Return the sum for each row of codes, shape (bytes, rows), and by how much these may be off.
+
+        The sums have shape (1, rows), the errors (1,).
+        """
+        mapped = [line.tobytes().translate(levels) for line, levels in zip(codes, self._levels, strict=True)]
+        levels = np.frombuffer(b"".join(mapped), np.uint8).reshape(codes.shape)
+        kind = np.uint16 if len(codes) * _LEVELS < 1 << 16 else np.uint32
+        totals = np.add.reduce(levels, axis=0, dtype=kind) * self._step
+        totals += self._start
+        return totals[None], self._margins
 
 
 def _part_products(vectors: Vectors, book: Doubles) -> Doubles:
@@ -239,12 +309,17 @@ def _part_products(vectors: Vectors, book: Doubles) -> Doubles:
     return np.matmul(parts.transpose(1, 0, 2), book.transpose(0, 2, 1)).transpose(1, 0, 2)
 
 
+def _of_bytes(tables: Doubles) -> Doubles:
+    """Return tables of bytes: those of parts of 8 bits, or sums of two of 4 bits, the first in the lower bits."""
+    count, _, entries = tables.shape
+    if entries == _LEVELS + 1:
+        return tables
+    return (tables[:, 0::2, None, :] + tables[:, 1::2, :, None]).reshape(count, -1, entries * entries)
+
+
 def _looked_up(tables: Doubles, codes: Bytes) -> Doubles:
-    """Add up the entry of each part; tables of shape (n, parts, entries), codes of shape (parts, rows)."""
-    if len(tables) * codes.size <= _AT_ONCE:  # two calls instead of two for each part
-        slots = codes + np.arange(len(codes))[:, None] * tables.shape[2]
-        return tables.reshape(len(tables), -1).take(slots, axis=1).sum(axis=1)
+    """Add up one number of each table; tables of shape (n, bytes, 256), codes of shape (bytes, rows)."""
     totals = tables[:, 0].take(codes[0], axis=1)
-    for part in range(1, len(codes)):
-        totals += tables[:, part].take(codes[part], axis=1)
+    for number in range(1, len(codes)):
+        totals += tables[:, number].take(codes[number], axis=1)
     return totals

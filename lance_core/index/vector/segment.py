@@ -408,27 +408,29 @@ class _PartitionSearch:
             self._compare(number, rows, opened, asking[order[start:end]])
 
     def _compare(self, number: int, rows: Int64s, opened: OpenedPartition, members: Int64s) -> None:
-        model = self._segment.model
         addresses, gone = self._locator.of(number, rows)
         if len(gone) == len(rows):
             return
         self.num_compared[members] += len(rows) - len(gone)
-        keys = self._comparison.keys(members, model.centroids[number], opened)
+        keys, margins = self._comparison.keys(members, opened)
         keys[:, gone] = np.inf
-        margins = self._comparison.margins(members, opened)
         at, near = self._candidates.near(members, keys, margins)
         if len(gone):
             is_searched = addresses[near] >= 0
             at, near = at[is_searched], near[is_searched]
+        if not len(near):
+            return
         self._candidates.add(
             CandidateRows(
                 queries=members[at],
                 keys=keys[at, near].astype(np.float64),
                 margins=margins[at],
                 rows=addresses[near],
-                vectors=model.codes.vectors(opened, near),
+                vectors=self._comparison.vectors(opened, near),
             )
         )
+        if self._top.lower > -np.inf:  # all rows are candidates: do not hold those of all partitions
+            self.finish()
 
     def finish(self) -> None:
         """Hand on the nearest rows."""
