@@ -240,7 +240,7 @@ class LanceScanner:
         for name in path:
             descriptions = descriptions.field(name)
         rows = described_blobs(self._snapshot, self._files, leaf, descriptions, addresses)
-        return [None if row is None or row.place is None else BlobFile(row.sources, row.place) for row in rows]
+        return [None if row is None or row.location is None else BlobFile(row.sources, row.location) for row in rows]
 
     from_batches = refused("LanceScanner.from_batches")
     from_dataset = refused("LanceScanner.from_dataset")

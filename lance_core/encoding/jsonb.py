@@ -95,7 +95,7 @@ def _object(pairs: list[tuple[str, Any]]) -> _Container:
     keys, values = zip(*pairs, strict=True)
     shape = _shape(keys) if len(keys) <= _MOST_KEPT_KEYS else _new_shape(keys)
     entries, parts, depth = _elements(values if shape.order is None else shape.order(values))
-    return b"".join((shape.head, shape.words.pack(*entries), shape.keys, *parts)), depth
+    return b"".join((shape.head, shape.entries.pack(*entries), shape.keys, *parts)), depth
 
 
 def _array(values: list[Any]) -> _Container:
@@ -111,13 +111,13 @@ class _Shape:
     Attributes:
         order: Puts their values into the order of the sorted keys; None if they are.
         head: Header and entries of the keys.
-        words: Packs the entries of the values.
+        entries: Packs the entries of the values.
         keys: The keys.
     """
 
     order: Callable[[Sequence[Any]], tuple[Any, ...]] | None
     head: bytes
-    words: struct.Struct
+    entries: struct.Struct
     keys: bytes
 
 

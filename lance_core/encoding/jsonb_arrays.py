@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from lance_core.encoding.values import Bytes, Int64s
 
-_FEW = 16
+_MOST_ONE_BY_ONE = 16
 """Up to so many values are faster one by one."""
 BLOCK_BYTES = 1 << 19
 """Bytes of values that are walked together: enough to spread the cost of a step, few enough for the cache."""
@@ -63,7 +63,7 @@ def decode_texts(array: pa.Array, *, with_constants: bool = False) -> pa.Array:
     """
     parts: list[pa.Array] = []
     row, mean = 0, max(1, array.nbytes // max(1, len(array)))
-    step = max(_FEW, BLOCK_BYTES // mean)
+    step = max(_MOST_ONE_BY_ONE, BLOCK_BYTES // mean)
     while row < len(array):
         parts.append(_decode_block(array.slice(row, step), with_constants=with_constants))
         row += step
@@ -73,7 +73,7 @@ def decode_texts(array: pa.Array, *, with_constants: bool = False) -> pa.Array:
 
 
 def _decode_block(array: pa.Array, *, with_constants: bool) -> pa.Array:
-    if len(array) > _FEW:
+    if len(array) > _MOST_ONE_BY_ONE:
         try:
             return _decode_together(array, _CONSTANTS if with_constants else _NO_CONSTANTS)
         except NotPlainError:
@@ -96,7 +96,7 @@ def _decode_together(array: pa.Array, constants: Mapping[int, tuple[int, int]]) 
     if offsets[-1] > _MAX_TEXT:
         raise NotPlainError
     out = empty(int(offsets[-1]), np.uint8)
-    _place(levels, offsets[:-1][selection], texts.joined(), out)
+    _write_texts(levels, offsets[:-1][selection], texts.joined(), out)
     buffers = [to_bitmap(is_valid), pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(out)]
     decoded = pa.Array.from_buffers(pa.string(), len(array), buffers)
     try:
@@ -304,7 +304,7 @@ def _taken(level: Level) -> Int64s:
     return level.lengths + 2 * (level.types == _STRING) + (level.kinds != SCALAR)[level.owners]
 
 
-def _place(levels: list[Level], positions: Int64s, texts: Bytes, out: Bytes) -> None:
+def _write_texts(levels: list[Level], positions: Int64s, texts: Bytes, out: Bytes) -> None:
     """Write the texts; ``positions`` are those of the outermost values."""
     for level in levels:
         is_alone, taken = level.kinds == SCALAR, _taken(level)

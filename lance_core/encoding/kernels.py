@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 MAX_OUTPUT_BYTES = 1 << 40
 """Nothing larger is ever allocated on the word of a file."""
 
-_FEW_CHUNKS = 16
-_FEW_BYTES = 1 << 12
+_MOST_CHUNKS_AS_NUMBERS = 16
+_MOST_BYTES_ONE_BY_ONE = 1 << 12
 """So many bytes are moved one by one faster than it takes to look for a better way."""
 
-_FEW_RANGES = 16
+_MOST_RANGES_BY_NUMPY = 16
 """So many ranges are cut out and joined by numpy faster than Arrow is asked for them."""
 
 _MANY_RANGES = 1 << 14
@@ -66,14 +66,14 @@ class Scratch(threading.local):
     """
 
     def __init__(self) -> None:
-        self._held = np.empty(0, np.uint8)
+        self._memory = np.empty(0, np.uint8)
 
     def array(self, count: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
         """An uninitialised array; the one before is overwritten."""
         size = count * np.dtype(dtype).itemsize
-        if size > len(self._held):
-            self._held = np.empty(size, np.uint8)
-        return self._held[:size].view(dtype)
+        if size > len(self._memory):
+            self._memory = np.empty(size, np.uint8)
+        return self._memory[:size].view(dtype)
 
 
 def starts_of(sizes: Int64s | Bytes | npt.NDArray[np.bool_]) -> Int64s:
@@ -118,7 +118,7 @@ def gather(memory: Bytes, starts: Int64s, sizes: Int64s) -> Bytes:
         return memory[:0]
     if len(starts) == 1:
         return memory[int(starts[0]) : int(starts[0] + sizes[0])]
-    if np.add.reduce(sizes) <= _FEW_BYTES:
+    if np.add.reduce(sizes) <= _MOST_BYTES_ONE_BY_ONE:
         return memory[aranges(starts, sizes)]
     ends = starts + sizes
     if (starts[1:] == ends[:-1]).all():
@@ -143,7 +143,7 @@ def gather_between(memory: Bytes, starts: Int64s, sizes: Int64s, head: bytes, ta
     largest = int(sizes.argmax())
     before, behind = np.frombuffer(head, np.uint8), np.frombuffer(tail, np.uint8)
     room = int(sizes[largest])
-    if len(starts) <= _FEW_RANGES or room < max(len(head), len(tail)):
+    if len(starts) <= _MOST_RANGES_BY_NUMPY or room < max(len(head), len(tail)):
         blocks = [memory[s:e] for s, e in zip(starts.tolist(), ends.tolist(), strict=True)]
         out = empty(len(head) + int(sizes.sum()) + len(tail), np.uint8)
         np.concatenate((before, *blocks, behind), out=out)
@@ -193,25 +193,25 @@ def _unchecked() -> Any:
     return _kernels().TakeOptions(boundscheck=False)
 
 
-def check_places(places: npt.NDArray[Any], count: int) -> None:
-    """Make sure that places, shape (n,), are among so many values.
+def check_places(indices: npt.NDArray[Any], count: int) -> None:
+    """Make sure that indices, shape (n,), are among so many values.
 
     Raises:
-        CorruptDataError: A place where there is nothing.
+        CorruptDataError: An index behind the last value.
     """
-    if not len(places):
+    if not len(indices):
         return
-    if int(places.max()) >= count or (places.dtype.kind == "i" and int(places.min()) < 0):
+    if int(indices.max()) >= count or (indices.dtype.kind == "i" and int(indices.min()) < 0):
         raise CorruptDataError(f"an index points beyond {count} values")
 
 
-def take_inside(values: pa.Array | pa.RecordBatch, places: npt.NDArray[Any] | pa.Array) -> Any:
+def take_inside(values: pa.Array | pa.RecordBatch, indices: npt.NDArray[Any] | pa.Array) -> Any:
     """Take the rows at some indices, shape (n,), all of which are known to be inside, of an array or a batch.
 
-    Arrow would ask it of each place, which takes longer than to fetch what is there; `check_places` asks for the
+    Arrow would ask it of each index, which takes longer than to fetch what is there; `check_places` asks for the
     largest one.
     """
-    wanted = numbers_array(places) if isinstance(places, np.ndarray) else places
+    wanted = numbers_array(indices) if isinstance(indices, np.ndarray) else indices
     return _kernels().call_function("take", [values, wanted], _unchecked())
 
 
@@ -308,8 +308,8 @@ def check_chunks(chunks: Chunks, num_buffers: int) -> None:
         raise CorruptDataError("chunks have a different number of buffer positions and buffer sizes")
     if count == 0:
         return
-    if count <= _FEW_CHUNKS:
-        _check_few(chunks)
+    if count <= _MOST_CHUNKS_AS_NUMBERS:
+        _check_as_numbers(chunks)
         return
     if min(np.minimum.reduce(chunks.starts, axis=None), np.minimum.reduce(chunks.sizes, axis=None)) < 0:
         raise CorruptDataError("chunk with a negative position or size")
@@ -320,7 +320,7 @@ def check_chunks(chunks: Chunks, num_buffers: int) -> None:
         raise CorruptDataError("a chunk's value buffer reaches beyond the end of its page")
 
 
-def _check_few(chunks: Chunks) -> None:
+def _check_as_numbers(chunks: Chunks) -> None:
     """As `check_chunks`; for a few chunks plain numbers cost less than arrays."""
     for memory, starts, sizes in zip(chunks.buffers, chunks.starts.tolist(), chunks.sizes.tolist(), strict=True):
         if min(starts) < 0 or min(sizes) < 0:

@@ -161,7 +161,7 @@ def _encode(decoded: Decoded, kind: pa.DataType, name: str, options: PageOptions
         return _in_chunks(mini_block.encode(decoded, (values.indices, values.items), options), name)
     num_levels = 0 if constant.is_cheap(levels) else decoded.num_slots
     if options.has_large_chunks and num_levels <= _MAX_CHEAP_LEVELS:
-        value = constant.single_value(values, _null_slots(levels))
+        value = constant.constant_value(values, _null_slots(levels))
         if value is not None:
             return constant.encode_single(levels, value, kind)
     if is_giant:

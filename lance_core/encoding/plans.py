@@ -1,6 +1,6 @@
 """Decoders that never read: generators that ask for byte ranges of a file and are sent the bytes.
 
-`Steps` of several columns are run `together`, so that one read serves all of them.
+`ReadPlan` of several columns are run `together`, so that one read serves all of them.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class RangeBuffers:
     starts: Int64s | None = None
     shifts: Int64s | None = None
 
-    def places(self, positions: Int64s) -> Int64s:
+    def in_memory(self, positions: Int64s) -> Int64s:
         """Map file positions inside the requested ranges to positions in memory."""
         if self.starts is None or self.shifts is None:
             return positions
@@ -76,17 +76,17 @@ class RangeBuffers:
         return RangeBuffers(self.memory, self.starts + by, self.shifts - by)
 
 
-Steps: TypeAlias = Generator["Sequence[tuple[int, int] | ByteRanges]", "list[Any]", _T]
+ReadPlan: TypeAlias = Generator["Sequence[tuple[int, int] | ByteRanges]", "list[Any]", _T]
 """Asks for ranges, which are answered with buffers (`pa.Buffer`), and for `ByteRanges`."""
 
-Plan: TypeAlias = Steps["list[pa.Array]"]
+Plan: TypeAlias = ReadPlan["list[pa.Array]"]
 
 # Bytes that are read along although nobody wants them.
 _MAX_GAP = 1 << 14  # between two ranges, if others remain apart
 _GAP_SHARE = 0.05  # between ranges, if all become one, as part of the bytes wanted
 
 
-def result_of(coroutine: Steps[_T], answer: Callable[[Sequence[tuple[int, int] | ByteRanges]], list[Any]]) -> _T:
+def result_of(coroutine: ReadPlan[_T], answer: Callable[[Sequence[tuple[int, int] | ByteRanges]], list[Any]]) -> _T:
     """Run the plan to completion, if all that it asks for is answered at once."""
     try:
         wanted = next(coroutine)
@@ -96,12 +96,12 @@ def result_of(coroutine: Steps[_T], answer: Callable[[Sequence[tuple[int, int] |
         return stop.value
 
 
-def together(plans: Sequence[Steps[_T]]) -> Steps[list[_T]]:
+def together(plans: Sequence[ReadPlan[_T]]) -> ReadPlan[list[_T]]:
     """Run plans in step, one read for all of them at each."""
     results: dict[int, _T] = {}
-    waiting: list[tuple[int, Steps[_T], Sequence[tuple[int, int] | ByteRanges]]] = []
+    waiting: list[tuple[int, ReadPlan[_T], Sequence[tuple[int, int] | ByteRanges]]] = []
 
-    def advance(number: int, plan: Steps[_T], buffers: list[Any] | None) -> None:
+    def advance(number: int, plan: ReadPlan[_T], buffers: list[Any] | None) -> None:
         try:
             ranges = next(plan) if buffers is None else plan.send(buffers)
         except StopIteration as stop:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from lance_core.encoding.plans import Ranges, Steps
+    from lance_core.encoding.plans import Ranges, ReadPlan
     from lance_core.encoding.values import Int64s
     from lance_core.file.integrity import BlockChecks
     from lance_core.store.base import ObjectReader, PendingRead
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 Answer: TypeAlias = "Callable[[Sequence[tuple[int, int] | ByteRanges]], list[Any]]"
-"""Answers what `lance_core.encoding.plans.Steps` ask for."""
+"""Answers what `lance_core.encoding.plans.ReadPlan` ask for."""
 
 _Bounds: TypeAlias = "tuple[Int64s, Int64s]"
 _NOTHING: _Bounds = (np.empty(0, np.int64), np.empty(0, np.int64))
@@ -131,7 +131,7 @@ class FileBytes:
         """Return whether the whole file is at hand, so that nothing has to be copied."""
         return self._mapped is not None
 
-    def run(self, coroutine: Steps[_T], *, is_scan: bool = True, answer: Answer | None = None) -> _T:
+    def run(self, coroutine: ReadPlan[_T], *, is_scan: bool = True, answer: Answer | None = None) -> _T:
         """Read what a decoder asks for, until it has its result.
 
         Args:
@@ -146,7 +146,7 @@ class FileBytes:
             return finished(self.reading(coroutine, is_scan=is_scan))
         return result_of(coroutine, answer)
 
-    def reading(self, coroutine: Steps[_T], *, is_scan: bool) -> IoCoroutine[_T]:
+    def reading(self, coroutine: ReadPlan[_T], *, is_scan: bool) -> IoCoroutine[_T]:
         """As `run`, but stops where a mapped file was asked for something."""
         source = self._mapped
         try:

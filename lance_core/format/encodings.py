@@ -381,15 +381,17 @@ def _not_written(encoding: Encoding) -> Any:
 
 
 MESSAGES: dict[str, Message[Any]] = {
-    "flat": Message(Flat, lambda found, _: Flat(found.bits_per_value), lambda own: pb.Flat(bits_per_value=own.bits)),
-    "variable": Message(
-        Variable, _decode_variable, lambda own: pb.Variable(offsets=encode_encoding(Flat(own.offset_bits)))
+    "flat": Message(
+        Flat, lambda message, _: Flat(message.bits_per_value), lambda encoding: pb.Flat(bits_per_value=encoding.bits)
     ),
-    "constant": Message(Constant, _decode_constant, lambda own: pb.Constant(value=own.value)),
+    "variable": Message(
+        Variable, _decode_variable, lambda encoding: pb.Variable(offsets=encode_encoding(Flat(encoding.offset_bits)))
+    ),
+    "constant": Message(Constant, _decode_constant, lambda encoding: pb.Constant(value=encoding.value)),
     "inline_bitpacking": Message(
         InlineBitpacking,
-        lambda found, _: InlineBitpacking(_checked(found.uncompressed_bits_per_value)),
-        lambda own: pb.InlineBitpacking(uncompressed_bits_per_value=own.bits),
+        lambda message, _: InlineBitpacking(_checked(message.uncompressed_bits_per_value)),
+        lambda encoding: pb.InlineBitpacking(uncompressed_bits_per_value=encoding.bits),
     ),
     "out_of_line_bitpacking": Message(OutOfLineBitpacking, _decode_out_of_line, _encode_out_of_line),
     "rle": Message(Rle, _decode_rle, _encode_rle),
@@ -398,25 +400,27 @@ MESSAGES: dict[str, Message[Any]] = {
     "dictionary": Message(Dictionary, _decode_dictionary, _not_written),
     "byte_stream_split": Message(
         ByteStreamSplit,
-        lambda found, _: ByteStreamSplit(_flat_bits(found.values, (32, 64), "split value")),
-        lambda own: pb.ByteStreamSplit(values=encode_encoding(Flat(own.bits))),
+        lambda message, _: ByteStreamSplit(_flat_bits(message.values, (32, 64), "split value")),
+        lambda encoding: pb.ByteStreamSplit(values=encode_encoding(Flat(encoding.bits))),
     ),
     "fsst": Message(
         Fsst,
         _decode_fsst,
-        lambda own: pb.Fsst(symbol_table=own.symbol_table, values=encode_encoding(own.values)),
+        lambda encoding: pb.Fsst(symbol_table=encoding.symbol_table, values=encode_encoding(encoding.values)),
     ),
     "general": Message(General, _decode_general, _encode_general),
     "fixed_size_list": Message(FixedSizeList, _decode_lists, _encode_lists),
     "packed_struct": Message(
         PackedStruct,
         _decode_packed,
-        lambda own: pb.PackedStruct(bits_per_value=own.bits, values=encode_encoding(own.values)),
+        lambda encoding: pb.PackedStruct(bits_per_value=encoding.bits, values=encode_encoding(encoding.values)),
     ),
     "variable_packed_struct": Message(
         VariablePackedStruct,
-        lambda found, depth: VariablePackedStruct(tuple(_decode_packed_field(one, depth) for one in found.fields)),
-        lambda own: pb.VariablePackedStruct(fields=map(_encode_packed_field, own.fields)),
+        lambda message, depth: VariablePackedStruct(
+            tuple(_decode_packed_field(field, depth) for field in message.fields)
+        ),
+        lambda encoding: pb.VariablePackedStruct(fields=map(_encode_packed_field, encoding.fields)),
     ),
 }
 """Each encoding by the name of its field in the message."""

@@ -153,9 +153,9 @@ def of_ranges(starts: Int64s, ends: Int64s, codes: Codes, *, elsewhere: int, is_
     if (starts >= ends).any() or (ends[:-1] > starts[1:]).any():
         raise InvalidInputError("an answer has ranges that are empty, overlap or are out of order")
     bounds = distinct(np.concatenate([starts, ends]))
-    found = np.full(len(bounds) + 1, elsewhere, np.uint8)
-    found[np.searchsorted(bounds, starts) + 1] = codes
-    return RowAnswer(bounds=bounds, codes=found, is_exact=is_exact)
+    all_codes = np.full(len(bounds) + 1, elsewhere, np.uint8)
+    all_codes[np.searchsorted(bounds, starts) + 1] = codes
+    return RowAnswer(bounds=bounds, codes=all_codes, is_exact=is_exact)
 
 
 def of_rows(
@@ -230,9 +230,9 @@ def within(answer: RowAnswer, fragment_ids: Int64s, num_rows: Int64s, *, path: s
     ends = starts + num_rows
     bounds = distinct(np.concatenate([answer.bounds, starts, ends]))
     codes = answer.at(bounds)
-    place = np.searchsorted(starts, bounds, side="right") - 1
-    is_covered = (place >= 0) & (bounds < (starts + _FRAGMENT_ROWS)[place])
-    is_inside = is_covered & (bounds < ends[place])
+    nearest = np.searchsorted(starts, bounds, side="right") - 1
+    is_covered = (nearest >= 0) & (bounds < (starts + _FRAGMENT_ROWS)[nearest])
+    is_inside = is_covered & (bounds < ends[nearest])
     stray = np.flatnonzero(is_covered & ~is_inside & (codes != answer.codes[-1]))
     if len(stray):
         fragment_id = int(bounds[stray[0]]) >> ADDRESS_SHIFT
@@ -248,5 +248,5 @@ def _combined(rule: Callable[[Codes, Codes], Codes], left: RowAnswer, right: Row
     if not len(left.bounds):
         return RowAnswer(bounds=right.bounds, codes=rule(left.codes, right.codes), is_exact=is_exact)
     bounds = distinct(np.concatenate([left.bounds, right.bounds]))
-    sides = [np.concatenate([one.codes[:1], one.at(bounds)]) for one in (left, right)]
+    sides = [np.concatenate([answer.codes[:1], answer.at(bounds)]) for answer in (left, right)]
     return RowAnswer(bounds=bounds, codes=rule(*sides), is_exact=is_exact)

@@ -57,7 +57,7 @@ _MOST_SHARE = 1 / 32
 _ALWAYS_WORTH = 1 << 14
 """Rows whose addresses are always worth reading."""
 
-_FEW_PAGES = 8
+_LEAST_PAGES = 8
 _MANY_PAGES = 256
 _MOST_PAGES = 1 / 4
 """Pages that are always worth reading whole, pages that never are, and the share up to which more than few are: 94 of
@@ -192,22 +192,22 @@ class BTreeSegment:
 
         keys = sort_keys(values)
         numbers = [np.searchsorted(self._last_keys, keys, side=side) + self._first_page for side in sides]
-        found = [np.full(len(keys), self._num_rows, np.int64) for _ in sides]
+        offsets = [np.full(len(keys), self._num_rows, np.int64) for _ in sides]
         needed = np.unique(np.concatenate(numbers))
         needed = needed[needed < self._first_page + len(self._last_keys)]
-        if len(needed) > max(_FEW_PAGES, min(_MANY_PAGES, len(self._last_keys) * _MOST_PAGES)):
+        if len(needed) > max(_LEAST_PAGES, min(_MANY_PAGES, len(self._last_keys) * _MOST_PAGES)):
             if len(keys) * _STRIDE > self._num_rows * _MOST_PAGES:
                 return None
             return self._searched(keys, numbers, sides)
-        if len(needed) > _FEW_PAGES and self._cache.misses(needed.tolist()) > _FEW_PAGES:
+        if len(needed) > _LEAST_PAGES and self._cache.misses(needed.tolist()) > _LEAST_PAGES:
             return self._searched(keys, numbers, sides)
         pages = self._cache.get(needed.tolist())
-        for side, side_pages, positions in zip(sides, numbers, found, strict=True):
+        for side, side_pages, positions in zip(sides, numbers, offsets, strict=True):
             for number, page in pages.items():
                 here = np.flatnonzero(side_pages == number)
                 if len(here):
                     positions[here] = page.positions(keys[here], side)
-        return found
+        return offsets
 
     def _searched(self, keys: Keys, numbers: Sequence[Int64s], sides: Sequence[Side]) -> list[Int64s]:
         """Return where keys stand, from every 64th value of their pages and then the values between two of these.
@@ -246,10 +246,10 @@ class BTreeSegment:
     def _span(self, sampled: Keys, rows: Int64s, keys: Keys, numbers: Int64s, side: Side) -> tuple[Int64s, Int64s]:
         """Return the rows between which keys stand, by some values and their rows."""
         starts, ends = self._edges(numbers)
-        places = np.searchsorted(sampled, keys, side=side)
+        sample_indices = np.searchsorted(sampled, keys, side=side)
         # The value before is smaller and the value at the place is not: the key's place lies between the two.
-        lows = np.maximum(np.where(places > 0, rows[places - 1] + 1, 0), starts)
-        return lows, np.maximum(np.minimum(np.append(rows, self._num_rows)[places], ends), lows)
+        lows = np.maximum(np.where(sample_indices > 0, rows[sample_indices - 1] + 1, 0), starts)
+        return lows, np.maximum(np.minimum(np.append(rows, self._num_rows)[sample_indices], ends), lows)
 
     def _keys_at(self, rows: Int64s) -> Keys:
         """Read the keys of some rows."""

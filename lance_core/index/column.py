@@ -36,7 +36,7 @@ class IndexedColumn:
         return self.leaf.to_arrow().type
 
     @property
-    def steps(self) -> list[str]:
+    def path_names(self) -> list[str]:
         """Names of the fields on the way from the top-level column to the leaf."""
         names: list[str] = []
         field = self.projection.fields[0]
@@ -52,7 +52,7 @@ class IndexedColumn:
         import pyarrow.compute as pc  # noqa: PLC0415 keeps `import lance_core` light
 
         kernels: Any = pc
-        for name in self.steps:
+        for name in self.path_names:
             top = kernels.struct_field(top, name)
         return top
 

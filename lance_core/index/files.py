@@ -103,9 +103,9 @@ def check_columns(reader: DataFileReader, expected: pa.Schema, *, path: str) -> 
     Raises:
         CorruptDataError: It has other columns.
     """
-    found = reader.schema.to_arrow()
-    if found.names != expected.names or found.types != expected.types:
-        shown = ", ".join(f"{one.name} {one.type}" for one in found)
+    stored = reader.schema.to_arrow()
+    if stored.names != expected.names or stored.types != expected.types:
+        shown = ", ".join(f"{field.name} {field.type}" for field in stored)
         raise CorruptDataError(f"the index file has columns {shown}; drop the index and build it again", path=path)
 
 

@@ -175,9 +175,11 @@ ZONE_MAP = ZoneMapKind()
 def _checked(columns: Sequence[pa.Array], path: str) -> ZoneTable:
     minimum, maximum = columns[:2]
     counts = [column.to_numpy(zero_copy_only=False) for column in columns[2:]]
-    if any(column.null_count for column in columns[2:]) or any(one.max(initial=0) > _MAX_ROWS for one in counts):
+    if any(column.null_count for column in columns[2:]) or any(
+        numbers.max(initial=0) > _MAX_ROWS for numbers in counts
+    ):
         raise CorruptDataError("a zone map has counts that cannot be", path=path)
-    nulls, nans, fragment_ids, starts, lengths = (one.astype(np.int64) for one in counts)
+    nulls, nans, fragment_ids, starts, lengths = (numbers.astype(np.int64) for numbers in counts)
     if fragment_ids.max(initial=0) > _MAX_FRAGMENT_ID:
         raise UnsupportedError(f"a zone map of fragments with ids above {_MAX_FRAGMENT_ID}", path=path)
     order = np.lexsort((starts, fragment_ids))

@@ -98,8 +98,8 @@ def _extremes(kernels: Any, values: pa.Array) -> tuple[pa.Scalar, pa.Scalar, int
     kind = values.type
     if not pa.types.is_floating(kind):
         is_duration = pa.types.is_duration(kind)  # for which Arrow has no kernel
-        found = kernels.min_max(values.cast(pa.int64()) if is_duration else values)
-        return found["min"].cast(kind), found["max"].cast(kind), 0
+        bounds = kernels.min_max(values.cast(pa.int64()) if is_duration else values)
+        return bounds["min"].cast(kind), bounds["max"].cast(kind), 0
     wide = values.cast(pa.float64()).drop_null().to_numpy(zero_copy_only=False)
     is_nan = np.isnan(wide)
     nans, numbers = wide[is_nan], wide[~is_nan]
@@ -110,7 +110,7 @@ def _extremes(kernels: Any, values: pa.Array) -> tuple[pa.Scalar, pa.Scalar, int
     if len(nans):
         high = math.nan
         low = -math.inf if np.signbit(nans).any() else math.nan if low is None else low
-    return (*(pa.scalar(one, pa.float64()).cast(kind) for one in (low, high)), len(nans))
+    return (*(pa.scalar(bound, pa.float64()).cast(kind) for bound in (low, high)), len(nans))
 
 
 def write_zones(files: SegmentFiles, column: IndexedColumn, zones: Zones, rows_per_zone: int) -> SegmentContent:
@@ -119,7 +119,7 @@ def write_zones(files: SegmentFiles, column: IndexedColumn, zones: Zones, rows_p
     schema = zone_schema(kind)
     extremes = [_array(side, kind) for side in (zones.minimum, zones.maximum)]
     counts = np.array(zones.counts, np.uint64).reshape(-1, 5)
-    numbers = [pa.array(counts[:, place]).cast(schema.field(place + 2).type) for place in range(5)]
+    numbers = [pa.array(counts[:, index]).cast(schema.field(index + 2).type) for index in range(5)]
     files.write(
         FILE_NAME,
         schema,
@@ -139,7 +139,7 @@ def rewrite_zones(
     zones = widened(joined(parts, kind), rows_per_zone)
     owners, starts = zones.first >> ADDRESS_SHIFT, zones.first & OFFSET_MASK
     numbers = (zones.null_count, zones.nan_count, owners, starts, zones.length)
-    counts = [pa.array(one).cast(schema.field(place + 2).type) for place, one in enumerate(numbers)]
+    counts = [pa.array(column).cast(schema.field(index + 2).type) for index, column in enumerate(numbers)]
     files.write(
         FILE_NAME,
         schema,
@@ -158,4 +158,4 @@ def _addresses(offsets: Mapping[int, npt.NDArray[np.int64]]) -> npt.NDArray[np.i
 
 def _array(scalars: list[pa.Scalar], kind: pa.DataType) -> pa.Array:
     """One array of scalars, without a detour through Python's types, which hold less."""
-    return pa.concat_arrays([pa.array([], kind), *(pa.repeat(one, 1).cast(kind) for one in scalars)])
+    return pa.concat_arrays([pa.array([], kind), *(pa.repeat(scalar, 1).cast(kind) for scalar in scalars)])

@@ -82,13 +82,13 @@ def moved_zones(table: ZoneTable, nulls: Int64s | None, relocate: Relocation) ->
     # NaN and numbers may be left: a count between none and all claims neither.
     nans = np.where(has_some, np.clip(nans, 1, np.maximum(values - 1, 1)), np.minimum(nans, values))
     nans[values == 0] = 0
-    places = pa.array(zone)
+    indices = pa.array(zone)
     return MovedZones(
         first=first,
         length=length,
         nan_count=nans,
-        minimum=table.minimum.take(places),
-        maximum=table.maximum.take(places),
+        minimum=table.minimum.take(indices),
+        maximum=table.maximum.take(indices),
         nulls=moved_nulls,
     )
 
@@ -132,13 +132,13 @@ def joined(parts: list[MovedZones], kind: pa.DataType) -> MovedZones:
     empty = np.empty(0, np.int64)
     first = np.concatenate([empty, *(part.first for part in parts)])
     order = np.argsort(first)
-    places = pa.array(order)
+    indices = pa.array(order)
     return MovedZones(
         first=first[order],
         length=np.concatenate([empty, *(part.length for part in parts)])[order],
         nan_count=np.concatenate([empty, *(part.nan_count for part in parts)])[order],
-        minimum=pa.concat_arrays([pa.array([], kind), *(part.minimum for part in parts)]).take(places),
-        maximum=pa.concat_arrays([pa.array([], kind), *(part.maximum for part in parts)]).take(places),
+        minimum=pa.concat_arrays([pa.array([], kind), *(part.minimum for part in parts)]).take(indices),
+        maximum=pa.concat_arrays([pa.array([], kind), *(part.maximum for part in parts)]).take(indices),
         nulls=np.sort(np.concatenate([empty, *(part.nulls for part in parts)])),
     )
 
@@ -185,6 +185,6 @@ def _extreme(values: pa.Array, groups: Int64s, *, largest: bool) -> pa.Array:
     if not largest:  # nulls come first in the order
         ranks[np.asarray(values.is_null())] = len(values)
     kernel = np.maximum if largest else np.minimum
-    found = kernel.reduceat(ranks, groups)
-    is_null = found == len(values)
-    return values.take(pa.array(order[np.where(is_null, 0, found)], mask=is_null))
+    firsts = kernel.reduceat(ranks, groups)
+    is_null = firsts == len(values)
+    return values.take(pa.array(order[np.where(is_null, 0, firsts)], mask=is_null))

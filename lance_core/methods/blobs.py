@@ -54,7 +54,9 @@ def take_blobs(
         [b'gif!']
     """
     rows = _find(dataset, blob_column, ids, addresses, indices)
-    return [None if row.place is None else BlobFile(row.sources, row.place, buffer_size=buffer_size) for row in rows]
+    return [
+        None if row.location is None else BlobFile(row.sources, row.location, buffer_size=buffer_size) for row in rows
+    ]
 
 
 def read_blobs(
@@ -145,12 +147,12 @@ def _numbers(rows: Sequence[int] | pa.Array, name: str) -> npt.NDArray[np.uint64
 
 def _read(rows: Sequence[BlobRow], parts: Sequence[tuple[int, int] | None]) -> list[bytes | None]:
     """The bytes of blobs, or parts of them; one request for each object."""
-    contents: list[bytes | None] = [None if row.place is None else b"" for row in rows]
+    contents: list[bytes | None] = [None if row.location is None else b"" for row in rows]
     groups: dict[int, list[tuple[int, tuple[int, int]]]] = {}
     for number, (row, part) in enumerate(zip(rows, parts, strict=True)):
-        if row.place is None:
+        if row.location is None:
             continue
-        start, end = row.sources.bounds(row.place)
+        start, end = row.sources.bounds(row.location)
         if part is not None:
             offset, size = part
             if offset < 0 or size < 0 or start + offset + size > end:
@@ -159,11 +161,11 @@ def _read(rows: Sequence[BlobRow], parts: Sequence[tuple[int, int] | None]) -> l
                 )
             start, end = start + offset, start + offset + size
         if end > start:
-            groups.setdefault(id(row.sources.reader(row.place)), []).append((number, (start, end)))
+            groups.setdefault(id(row.sources.reader(row.location)), []).append((number, (start, end)))
     for group in groups.values():
         row = rows[group[0][0]]
-        assert row.place is not None  # noqa: S101 - nulls are in no group
-        buffers = row.sources.reader(row.place).read_ranges([bounds for _, bounds in group])
+        assert row.location is not None  # noqa: S101 - nulls are in no group
+        buffers = row.sources.reader(row.location).read_ranges([bounds for _, bounds in group])
         for (number, _), buffer in zip(group, buffers, strict=True):
             contents[number] = buffer.to_pybytes()
     return contents

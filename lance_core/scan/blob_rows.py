@@ -32,12 +32,12 @@ class BlobRow:
 
     Attributes:
         address: Row address.
-        place: Where the blob is; None for null.
+        location: Where the blob is; None for null.
         sources: The objects it may be in.
     """
 
     address: int
-    place: BlobPlace | None
+    location: BlobPlace | None
     sources: BlobSources
 
 
@@ -76,7 +76,7 @@ def find_blobs(
         sources = BlobSources(files.store, file)
         descriptions = Descriptions.of(_descend(reader.take(projection, offsets)[0], projection.fields[0]))
         blob_rows += [
-            BlobRow(address, descriptions.place(at), sources) for at, address in enumerate(fragment_offsets.tolist())
+            BlobRow(address, descriptions.locate(at), sources) for at, address in enumerate(fragment_offsets.tolist())
         ]
     return [blob_rows[at] for at in order.tolist()]
 
@@ -109,7 +109,7 @@ def described_blobs(
         sources = BlobSources(files.store, _file_of(fragments[owner], leaf))
         taken = Descriptions.of(descriptions.take(positions))
         for index, position in enumerate(positions.tolist()):
-            rows[position] = BlobRow(int(addresses[position]), taken.place(index), sources)
+            rows[position] = BlobRow(int(addresses[position]), taken.locate(index), sources)
     return rows
 
 

@@ -103,7 +103,7 @@ class Descriptions:
                 uris = columns["blob_uri"].to_pylist()
         return cls(kinds, position, np.where(is_null, 0, size), ids, uris, is_null)
 
-    def place(self, row: int) -> BlobPlace | None:
+    def locate(self, row: int) -> BlobPlace | None:
         """Return the location of one blob; None for null."""
         if self.is_null[row]:
             return None
@@ -144,7 +144,7 @@ class BlobSources:
                 return self._data_file
             case BlobKind.PACKED | BlobKind.DEDICATED:
                 path = blob_file_path(self._path, blob.blob_id)
-                reader, checksums = self._store.reader(path), self._sums
+                reader, checksums = self._store.reader(path), self._checksums
                 return reader if checksums is None else CheckedBlobFile(reader, checksums, blob.blob_id, path=path)
             case BlobKind.EXTERNAL:
                 return open_external(self._store, blob.blob_id, blob.uri)
@@ -154,7 +154,7 @@ class BlobSources:
         return CheckedReader(self._store.reader(self._path), path=self._path)
 
     @once
-    def _sums(self) -> BlobSums | None:
+    def _checksums(self) -> BlobSums | None:
         file = self._data_file.file
         return None if file is None else blob_sums(file, path=self._path)
 
@@ -186,7 +186,7 @@ class BlobSources:
         for object_id in np.unique(objects[sizes > 0]).tolist():
             rows = np.flatnonzero((objects == object_id) & (sizes > 0))
             rows = rows[np.argsort(positions[rows], kind="stable")]
-            blob = descriptions.place(int(rows[-1]))
+            blob = descriptions.locate(int(rows[-1]))
             assert blob is not None  # noqa: S101 - nulls have no size
             starts, ends = positions[rows], positions[rows] + sizes[rows]
             if (starts[1:] < ends[:-1]).any():  # blobs that share bytes, which no writer makes
@@ -198,7 +198,7 @@ class BlobSources:
                 )
             ranges = bridge(starts, ends)
             memory = join(reader.read_ranges(ranges))
-            read_parts.append((rows, gather(memory, _places(ranges, starts), sizes[rows])))
+            read_parts.append((rows, gather(memory, _memory_positions(ranges, starts), sizes[rows])))
         if len(read_parts) == 1 and (np.diff(read_parts[0][0]) > 0).all():
             return np.ascontiguousarray(read_parts[0][1]), sizes
         bounds = starts_of(sizes)
@@ -214,7 +214,7 @@ class BlobSources:
         count = len(descriptions.kinds)
         groups: dict[int, list[tuple[int, BlobPlace]]] = {}
         for row in range(count):
-            blob = descriptions.place(row)
+            blob = descriptions.locate(row)
             if blob is not None and (blob.size or blob.is_whole):
                 groups.setdefault(id(self.reader(blob)), []).append((row, blob))
         pieces: list[pa.Buffer | None] = [None] * count
@@ -230,7 +230,7 @@ class BlobSources:
         """Blobs as they were written: bytes, but external ones as address, position and size."""
         is_external = (descriptions.kinds == BlobKind.EXTERNAL) & ~descriptions.is_null
         inside = replace(descriptions, is_null=descriptions.is_null | is_external)
-        blobs = [descriptions.place(row) if is_external[row] else None for row in range(len(is_external))]
+        blobs = [descriptions.locate(row) if is_external[row] else None for row in range(len(is_external))]
         columns: dict[str, pa.Array] = {
             "data": self.read(inside),
             "uri": pa.array([blob and self._address(blob) for blob in blobs], pa.string()),
@@ -248,7 +248,7 @@ class BlobSources:
         raise UnsupportedError(f"blobs below base path {blob.blob_id} cannot be written again; read them as bytes")
 
 
-def _places(ranges: Sequence[tuple[int, int]], positions: Int64s) -> Int64s:
+def _memory_positions(ranges: Sequence[tuple[int, int]], positions: Int64s) -> Int64s:
     """Map positions inside ascending ranges to positions in the ranges laid end to end."""
     starts = np.array([start for start, _ in ranges], np.int64)
     shifts = starts_of(np.array([end - start for start, end in ranges], np.int64))[:-1] - starts

@@ -65,7 +65,7 @@ class _Share(NamedTuple):
 _ONLY_LEAVES = (2, 1)
 """First version of files in which only leaves have columns."""
 
-_known: deque[_Share] = deque(maxlen=8)
+_cached_shares: deque[_Share] = deque(maxlen=8)
 """What was worked out last: files of a table mostly have the same columns, and are asked for the same."""
 
 
@@ -84,7 +84,7 @@ def split_projection(projection: Schema, files: Sequence[DataFile]) -> tuple[Fil
 
 def _share(projection: Schema, file: DataFile) -> _Share:
     fields, indices = file.fields, file.column_indices
-    for entry in list(_known):
+    for entry in list(_cached_shares):
         if entry.fields == fields and entry.indices == indices and entry.projection == projection:
             return entry
     wanted = {field.id: field for field in projection.walk()}
@@ -102,7 +102,7 @@ def _share(projection: Schema, file: DataFile) -> _Share:
         Schema(pruned_fields, projection.metadata) if pruned_fields else None,
         lost,
     )
-    _known.appendleft(share)
+    _cached_shares.appendleft(share)
     return share
 
 

@@ -25,7 +25,7 @@ from lance_core.table.once import once
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from lance_core.encoding.coded import Coded
+    from lance_core.encoding.dictionary_encoded import DictionaryEncoded
     from lance_core.encoding.repdef import Mask
     from lance_core.file.read.reader import DataFileReader
     from lance_core.file.read.v0_1 import BatchStatistics
@@ -172,7 +172,7 @@ class FragmentReader:
 
     def scan_dictionary(
         self, projection: Schema, *, start: int, end: int, batch_size: int
-    ) -> Iterator[pa.Array | Coded] | None:
+    ) -> Iterator[pa.Array | DictionaryEncoded] | None:
         """Read one field of the rows [start, end), deleted ones included; arguments as of `scan`.
 
         Returns:
@@ -331,7 +331,7 @@ class FragmentReaders:
     def __init__(self, files: OpenFiles, fragments: FragmentList) -> None:
         self.fragments = fragments
         self._files = files
-        self._known: dict[int, FragmentReader] = {}
+        self._readers: dict[int, FragmentReader] = {}
 
     @once
     def ends(self) -> npt.NDArray[np.int64]:
@@ -340,13 +340,13 @@ class FragmentReaders:
 
     def __getitem__(self, number: int) -> FragmentReader:
         """The reader of a fragment; it is kept with what it learns, unless that would be much."""
-        reader = self._known.get(number)
+        reader = self._readers.get(number)
         if reader is None:
             reader = FragmentReader(self._files, self.fragments[number])
             if reader.fragment.num_deleted_rows <= _MOST_DELETED:
-                if len(self._known) >= _MOST_KEPT:
-                    self._known.clear()
-                self._known[number] = reader
+                if len(self._readers) >= _MOST_KEPT:
+                    self._readers.clear()
+                self._readers[number] = reader
         return reader
 
 

@@ -198,8 +198,8 @@ def _small_size(reader: FragmentReader, projections: Sequence[Schema]) -> int | 
     """Bytes of the files that hold the projections; None unless each is in one small file."""
     if reader.physical_rows > _SMALL_FILE_ROWS:
         return None
-    parts = [reader.only_part(one) for one in projections]
+    parts = [reader.only_part(projection) for projection in projections]
     files = {part.file.path: part.file for part in parts if part is not None}
-    are_known = all((one.file_major_version, one.file_minor_version) >= LEAVES_HAVE_SHAPES for one in files.values())
-    size = sum(one.file_size_bytes for one in files.values())
+    are_known = all((file.file_major_version, file.file_minor_version) >= LEAVES_HAVE_SHAPES for file in files.values())
+    size = sum(file.file_size_bytes for file in files.values())
     return size if None not in parts and are_known and 0 < size <= _SMALL_FILE_BYTES else None

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lance_core.encoding.arrow_values import batch_of, mask_array, settled, unpack_bits
-from lance_core.encoding.coded import Coded
+from lance_core.encoding.dictionary_encoded import DictionaryEncoded
 from lance_core.encoding.kernels import numbers_array, starts_of, take_inside
 from lance_core.errors import LanceError, UnsupportedError
 from lance_core.file.read.strategy import MOST_HELD
@@ -50,7 +50,7 @@ FragmentMatches: TypeAlias = "tuple[FragmentReader, Offsets]"
 _T = TypeVar("_T")
 _Source = TypeVar("_Source", bound="RowSource")
 
-_FEW_ROWS = 1 << 10
+_MOST_WINDOW_ROWS = 1 << 10
 """Up to so many rows are read like single ones, so that what is learnt of the file's pages is kept."""
 
 _FEWER_ITEMS = 4
@@ -150,7 +150,7 @@ def _windows(
 
 def _scan_window(reader: FragmentReader, plan: ScanPlan, first: int, last: int) -> Iterator[pa.RecordBatch]:
     """Live rows [first, last] of a fragment."""
-    if last - first < min(_FEW_ROWS, plan.batch_size):
+    if last - first < min(_MOST_WINDOW_ROWS, plan.batch_size):
         yield take_offsets(reader, plan, reader.offsets_of_live(np.arange(first, last + 1)))
         return
     start, end = 0, reader.fragment.physical_rows
@@ -246,11 +246,11 @@ def _decided(reader: RowSource, plan: ScanPlan, start: int, end: int) -> Offsets
     return None if isinstance(reader, FragmentRun) else decided_matches(reader, plan, start, end)
 
 
-def _answers(plan: ScanPlan, part: pa.Array | Coded) -> npt.NDArray[np.bool_]:
+def _answers(plan: ScanPlan, part: pa.Array | DictionaryEncoded) -> npt.NDArray[np.bool_]:
     """Evaluate the predicate on the only column; each item of a dictionary is evaluated once, if that is cheaper."""
     assert plan.predicate is not None  # noqa: S101 for the type checker: callers have one
     names = list(plan.filter_projection.names)
-    if isinstance(part, Coded):
+    if isinstance(part, DictionaryEncoded):
         if len(part.items) * _FEWER_ITEMS <= len(part):
             try:
                 asked = pa.RecordBatch.from_arrays([part.questions()], names=names)
@@ -322,13 +322,13 @@ def _matches_at(reader: FragmentReader, plan: ScanPlan, offsets: Offsets) -> Ite
 class _Part(NamedTuple):
     """Values of the condition's only column, from one of them on, and which ones match."""
 
-    values: pa.Array | Coded
+    values: pa.Array | DictionaryEncoded
     first: int
     mask: npt.NDArray[np.bool_]
 
 
 def _matches_among(
-    reader: FragmentReader, plan: ScanPlan, start: int, columns: Iterator[pa.Array | Coded]
+    reader: FragmentReader, plan: ScanPlan, start: int, columns: Iterator[pa.Array | DictionaryEncoded]
 ) -> Iterator[_Match]:
     """Matches among values that come in parts of any size, in steps as the plan has them."""
     parts: list[_Part] = []
@@ -358,8 +358,8 @@ def _match_of(reader: FragmentReader, plan: ScanPlan, start: int, parts: Sequenc
             inside = indices[low:high] + (part.first - begin)
             if low == high:
                 continue
-            if isinstance(part.values, Coded):
-                picked.append(part.values.kept(inside).values())
+            if isinstance(part.values, DictionaryEncoded):
+                picked.append(part.values.taken(inside).values())
             else:
                 picked += _picked([part.values], plan.filter_projection, len(part.values), inside)
         return picked if len(picked) == 1 else [pa.concat_arrays(picked)]
@@ -412,7 +412,7 @@ def _both(plan: ScanPlan) -> Schema:
 
 
 def _scan_filtered(reader: RowSource, plan: ScanPlan, start: int, end: int) -> Iterator[pa.RecordBatch]:
-    for batch in _found(reader, plan, start, end):
+    for batch in _matching_batches(reader, plan, start, end):
         if batch.num_rows <= plan.batch_size:
             yield batch
             continue
@@ -421,7 +421,7 @@ def _scan_filtered(reader: RowSource, plan: ScanPlan, start: int, end: int) -> I
             yield batch_of(list(map(settled, part.columns)), batch.schema, part.num_rows)
 
 
-def _found(reader: RowSource, plan: ScanPlan, start: int, end: int) -> Iterator[pa.RecordBatch]:
+def _matching_batches(reader: RowSource, plan: ScanPlan, start: int, end: int) -> Iterator[pa.RecordBatch]:
     """Matching rows; batches may be larger than the plan's."""
     decided = _decided(reader, plan, start, end)
     if isinstance(reader, FragmentReader) and decided is not None and len(decided) <= (end - start) * SPARSE_SHARE:

@@ -250,14 +250,14 @@ class _IndexedVersion:
 
     def ask(self, question: Question) -> RowAnswer:
         """Return what all indices know of the answer to a question."""
-        known = UNKNOWN_ANSWER
+        narrowed = UNKNOWN_ANSWER
         for covering in self._segments.get(question.column, ()):
             with naming_index(covering.index.name):
                 answer = self.open(covering).answer(question, tells_null=self._tells_null)
                 if answer is not None:
                     self.asked[covering.index.name] = None
-                    known = answers.narrowed(known, self.restricted(answer, covering))
-        return known
+                    narrowed = answers.narrowed(narrowed, self.restricted(answer, covering))
+        return narrowed
 
     def find(self, path: str, values: pa.Array) -> KeyedRows:
         """Return what all indices know of the rows that have one of some values."""
@@ -376,11 +376,11 @@ class _IndexedVersion:
         ends: list[Int64s] = []
         codes: list[npt.NDArray[np.uint8]] = []
         for fragment in self._manifest.fragments.select(fragment_ids.tolist()):
-            edges, found = _codes_of_ids(answer, FragmentReader(self._files, fragment))
+            edges, fragment_codes = _codes_of_ids(answer, FragmentReader(self._files, fragment))
             first = fragment.id << ADDRESS_SHIFT
             starts.append(edges[:-1] + first)
             ends.append(edges[1:] + first)
-            codes.append(found)
+            codes.append(fragment_codes)
         if not starts:
             return UNKNOWN_ANSWER
         every_start, every_end = np.concatenate(starts), np.concatenate(ends)
@@ -500,9 +500,9 @@ def _offsets_of_ids(wanted: Int64s, reader: FragmentReader) -> Int64s | None:
         offsets[low:high] = wanted[low:high] - bounds[0]
         return offsets
     ids = reader.stable_row_ids.astype(np.int64)
-    places = np.minimum(np.searchsorted(wanted, ids), len(wanted) - 1)
-    hits = np.flatnonzero(wanted[places] == ids)
-    offsets[places[hits]] = hits
+    wanted_indices = np.minimum(np.searchsorted(wanted, ids), len(wanted) - 1)
+    hits = np.flatnonzero(wanted[wanted_indices] == ids)
+    offsets[wanted_indices[hits]] = hits
     return offsets
 
 

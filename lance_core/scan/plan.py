@@ -77,7 +77,7 @@ class ScanPlan:
         return max(self.batch_size, min(4 * self.batch_size, _MAX_KEPT_ROWS)) if self.is_kept else self.batch_size
 
 
-_known: deque[tuple[Schema, Hashable, ScanPlan]] = deque(maxlen=_MANY_PLANS)
+_cached_plans: deque[tuple[Schema, Hashable, ScanPlan]] = deque(maxlen=_MANY_PLANS)
 
 
 def known_plan(schema: Schema, asked: Hashable, make: Callable[[], ScanPlan]) -> ScanPlan:
@@ -88,11 +88,11 @@ def known_plan(schema: Schema, asked: Hashable, make: Callable[[], ScanPlan]) ->
         asked: All that the plan depends on besides.
         make: Makes the plan.
     """
-    for cached_schema, what, plan in list(_known):
+    for cached_schema, what, plan in list(_cached_plans):
         if cached_schema is schema and what == asked:
             return plan
     plan = make()
-    _known.appendleft((schema, asked, plan))
+    _cached_plans.appendleft((schema, asked, plan))
     return plan
 
 

@@ -145,10 +145,10 @@ def plan_query(
     outputs = _outputs(schema, columns, ids)
     names = list(schema.names) if columns is None else list(columns)
     if outputs is not None:
-        names = list(dict.fromkeys(source for one in outputs for source in _needed(one)))
+        names = list(dict.fromkeys(source for output in outputs for source in _needed(output)))
     names += [name for name, wanted in ids.items() if wanted and name not in names]
     num_asked = len(names)
-    names += [one.column_name for one in order if one.column_name not in names]
+    names += [key.column_name for key in order if key.column_name not in names]
     if include_deleted_rows and ROW_ADDRESS not in names:
         names.append(ROW_ADDRESS)
     plan = make_plan(
@@ -156,8 +156,8 @@ def plan_query(
     )
     if include_deleted_rows and plan.predicate is not None and ROW_OFFSET in plan.predicate.columns:
         raise UnsupportedError(f"a filter on {ROW_OFFSET} together with include_deleted_rows")
-    direct = names if outputs is None else [one.source for one in outputs if one.expression is None]
-    text_columns = {*direct, *(one.column_name for one in order)}
+    direct = names if outputs is None else [output.source for output in outputs if output.expression is None]
+    text_columns = {*direct, *(key.column_name for key in order)}
     if outputs is not None:
         plan = with_stored_json(plan, text_columns)
     fetched = None
@@ -168,12 +168,12 @@ def plan_query(
             stored, columns=needed, filter=None, batch_size=batch_size, with_row_id=False, with_row_address=False
         )
         fetched = with_stored_json(fetched, text_columns)
-    for one in order:
-        if one.column_name not in plan.columns:
+    for key in order:
+        if key.column_name not in plan.columns:
             raise InvalidInputError(
-                f"rows cannot be ordered by {one.column_name!r}, which has many values for each row"
+                f"rows cannot be ordered by {key.column_name!r}, which has many values for each row"
             )
-        check_sortable(plan.schema.field(one.column_name).type, one.column_name)
+        check_sortable(plan.schema.field(key.column_name).type, key.column_name)
     asked = output_names(names[:num_asked], schema)
     if outputs is None and plan.columns != asked:
         outputs = tuple(Output(name=name, source=name) for name in asked)

@@ -207,27 +207,27 @@ class _Reading:
 
     def select(self) -> Select:
         node = self.node
-        projections = [(one.unalias(), one.alias or None) for one in node.expressions]
-        self.aliases = {name.lower(): one for one, name in projections if name}
+        projections = [(item.unalias(), item.alias or None) for item in node.expressions]
+        self.aliases = {name.lower(): item for item, name in projections if name}
         group = node.args.get("group")
         if group is not None:
             if any(value for key, value in group.args.items() if key != "expressions"):
                 raise UnsupportedError(f"{group.sql()} is not supported")
-            self.keys = [self._resolved(one, projections) for one in group.expressions]
+            self.keys = [self._resolved(key, projections) for key in group.expressions]
         order = [
-            self._ordered(one, projections)
-            for one in (node.args["order"].expressions if node.args.get("order") else ())
+            self._ordered(key, projections)
+            for key in (node.args["order"].expressions if node.args.get("order") else ())
         ]
         having = node.args.get("having")
-        asked = [one for one, _ in projections] + [one for one, _, _ in order] + ([having.this] if having else [])
-        is_grouped = group is not None or any(_has_aggregate(one) for one in asked)
+        asked = [item for item, _ in projections] + [key for key, _, _ in order] + ([having.this] if having else [])
+        is_grouped = group is not None or any(_has_aggregate(item) for item in asked)
         text = self._grouped if is_grouped else _text
         where = node.args.get("where")
         return Select(
-            columns=tuple(self._column(one, alias, text, is_grouped=is_grouped) for one, alias in projections),
+            columns=tuple(self._column(item, alias, text, is_grouped=is_grouped) for item, alias in projections),
             where=None if where is None else str(_text(where.this)),
             is_grouped=is_grouped,
-            order=tuple(OrderKey(text=text(one), ascending=up, nulls_first=first) for one, up, first in order),
+            order=tuple(OrderKey(text=text(key), ascending=up, nulls_first=first) for key, up, first in order),
             having=None if having is None else self._having(self._resolved(having.this, ())),
             is_distinct=_is_distinct(node),
             limit=_number(node.args.get("limit"), "LIMIT"),

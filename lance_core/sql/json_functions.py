@@ -256,14 +256,14 @@ def _at_path(documents: pa.Array, path: str) -> pa.Array | None:
     parsed = parse_path(path)
     if not isinstance(parsed, Path):
         return None
-    converted_steps = [_single_step(step) for step in parsed.steps]
+    converted_steps = [_converted(step) for step in parsed.steps]
     present_steps = [step for step in converted_steps if step is not None]
     if not converted_steps or len(present_steps) < len(converted_steps):
         return None
     return find_values(documents, present_steps)
 
 
-def _single_step(step: PathStep) -> Step | None:
+def _converted(step: PathStep) -> Step | None:
     """Return a step that leads to one value at most; None for others."""
     if isinstance(step, Member):
         return None if step.name is None else Step(step.name)

@@ -163,7 +163,7 @@ _CONDITION = re.compile(rf"\s*(?:\(|exists\s*\(|@|(?:{_LITERAL.pattern}){_OPERAT
 """How a text starts that is a condition, whatever follows, and no path."""
 _ARITHMETIC = re.compile(r"\s*[-+*/%]")
 _NOT_FINITE = re.compile(r"\s*[-+]?(?:nan|inf|infinity)\b", re.IGNORECASE)
-_WORDS = {"null": None, "true": True, "false": False}
+_LITERALS = {"null": None, "true": True, "false": False}
 _MIN_INTEGER, _MAX_INTEGER = -(2**63), 2**64 - 1
 _MAX_DEPTH = 50
 
@@ -262,7 +262,7 @@ class _Parser:
         if literal is None:
             self._refuse()
         if literal["word"]:
-            return Literal(_WORDS[literal["word"]])
+            return Literal(_LITERALS[literal["word"]])
         return Literal(self._string(literal["string"]) if literal["string"] else _number(literal["number"]))
 
     def _step(self, step: re.Match[str]) -> Step:

@@ -135,7 +135,7 @@ def _unpack_at_once(packed: npt.NDArray[Any], width: int, out: npt.NDArray[Any])
     """As `_unpack_rows`, all rows in each step."""
     bits, dtype = packed.dtype.itemsize * 8, packed.dtype
     layout = _places_of_rows(bits, width)
-    rows = _pick(packed, layout.words)
+    rows = _pick(packed, layout.word_numbers)
     np.right_shift(rows, layout.shifts, out=rows)
     if len(layout.split):
         high = _pick(packed, layout.following)
@@ -365,7 +365,7 @@ class _Layout:
     """Positions of the values of each row in the words of a lane.
 
     Attributes:
-        words: Shape (bits,): word of each row.
+        word_numbers: Shape (bits,): word of each row.
         shifts: Shape (bits, 1, 1): bit in that word.
         firsts: Shape (width,): first row of each word.
         split: Rows that reach into the next word.
@@ -373,7 +373,7 @@ class _Layout:
         rest: Shape (split, 1, 1): how many of their bits are in the first word.
     """
 
-    words: Int64s
+    word_numbers: Int64s
     shifts: npt.NDArray[Any]
     firsts: Int64s
     split: Int64s

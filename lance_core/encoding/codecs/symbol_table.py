@@ -120,14 +120,14 @@ class SymbolTable:
         symbols: Up to 255; their numbers are the codes.
         pairs: Shape (65536,): the step for each two bytes, from symbols of at most two.
         slots: Shape (4096,): the step of the one longer symbol whose first three bytes lead here.
-        words: Shape (4096,): its bytes.
+        symbol_words: Shape (4096,): its bytes.
         masks: Shape (4096,): which bytes of a word must be the same.
     """
 
     symbols: tuple[bytes, ...]
     pairs: npt.NDArray[np.uint16]
     slots: npt.NDArray[np.uint16]
-    words: npt.NDArray[np.uint64]
+    symbol_words: npt.NDArray[np.uint64]
     masks: npt.NDArray[np.uint64]
 
 
@@ -190,7 +190,7 @@ def _take_some_apart(
     while len(at):
         next_bytes = gather_words(data, at, "<u8")
         slots = _slot_of(next_bytes)
-        is_long = next_bytes & table.masks[slots] == table.words[slots]
+        is_long = next_bytes & table.masks[slots] == table.symbol_words[slots]
         table_entries = np.where(is_long, table.slots[slots], table.pairs[next_bytes & np.uint64(0xFFFF)])
         rounds.append((active, table_entries & np.uint16(_NUM_TOKENS - 1)))
         at = at + (table_entries >> np.uint16(_TOKEN_BITS))

@@ -91,7 +91,7 @@ class PageWords:
     """Chunk words of a page.
 
     Attributes:
-        words: One word for each chunk.
+        chunk_words: One word for each chunk.
         is_large: Words of 32 bits.
         index: The repetition index; None without lists, where each value is a row.
         num_items: Values of the page.
@@ -101,7 +101,7 @@ class PageWords:
         first_row: Number of the page's first row.
     """
 
-    words: Bytes
+    chunk_words: Bytes
     is_large: bool
     index: Bytes | None
     num_items: int
@@ -185,10 +185,10 @@ def page_tables(pages: Sequence[PageWords]) -> list[ChunkTable]:
 def _decode_words(pages: Sequence[PageWords]) -> tuple[Int64s, Int64s, Int64s]:
     """First chunk of each page and the end, and of all chunks bytes and numbers of values."""
     width = 4 if pages[0].is_large else 2
-    if any(len(page.words) % width for page in pages):
+    if any(len(page.chunk_words) % width for page in pages):
         raise CorruptDataError(f"chunk metadata is no multiple of {width} bytes")
-    bounds = starts_of(np.array([len(page.words) // width for page in pages], np.int64))
-    numbers = np.concatenate([page.words for page in pages]).view(f"<u{width}").astype(np.int64)
+    bounds = starts_of(np.array([len(page.chunk_words) // width for page in pages], np.int64))
+    numbers = np.concatenate([page.chunk_words for page in pages]).view(f"<u{width}").astype(np.int64)
     sizes = ((numbers >> _LOG_BITS) + 1) * _UNIT
     ends = starts_of(sizes)
     if (ends[bounds[1:]] - ends[bounds[:-1]] > [page.data_size for page in pages]).any():

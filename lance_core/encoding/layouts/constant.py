@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from lance_core.format.encodings import Encoding
 
 MAX_INLINE_BYTES = 32
-_WORDS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
+_UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 
 def decode(
@@ -122,9 +122,9 @@ def _repeat(value: Bytes, kind: pa.DataType, count: int) -> Values:
         raise CorruptDataError(f"a constant of {len(value)} bytes for {kind}")
     if pa.types.is_boolean(kind):
         return FixedValues(np.full(count, bool(value[0])))
-    if width in _WORDS:
-        repeated = empty(count, _WORDS[width])
-        repeated.fill(value.view(_WORDS[width])[0])
+    if width in _UNSIGNED:
+        repeated = empty(count, _UNSIGNED[width])
+        repeated.fill(value.view(_UNSIGNED[width])[0])
         return FixedValues(repeated)
     return FixedValues(np.tile(value, (count, 1)))
 
@@ -149,7 +149,7 @@ def _repeat_frame(frame: Bytes, kind: pa.DataType, count: int) -> Values:
     return _repeat(parts[1][begin:end], kind, count)
 
 
-def single_value(values: Values, is_null: Mask | None) -> Bytes | None:
+def constant_value(values: Values, is_null: Mask | None) -> Bytes | None:
     """The one value that all slots hold, or None if they differ or are of a kind that has no constant pages.
 
     Args:
@@ -166,12 +166,12 @@ def single_value(values: Values, is_null: Mask | None) -> Bytes | None:
             starts, ends = (
                 (offsets[:-1], offsets[1:]) if is_null is None else (offsets[:-1][~is_null], offsets[1:][~is_null])
             )
-            return _single_string(starts.astype(np.int64, copy=False), ends.astype(np.int64, copy=False), data)
+            return _constant_string(starts.astype(np.int64, copy=False), ends.astype(np.int64, copy=False), data)
         case _:
             return None
 
 
-def _single_string(starts: Int64s, ends: Int64s, data: Bytes) -> Bytes | None:
+def _constant_string(starts: Int64s, ends: Int64s, data: Bytes) -> Bytes | None:
     value = data[int(starts[0]) : int(ends[0])]
     middle = len(starts) // 2
     if not np.array_equal(data[int(starts[middle]) : int(ends[middle])], value) or (ends - starts != len(value)).any():

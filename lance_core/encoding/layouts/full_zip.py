@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from lance_core.encoding.values import Bytes, Int64s, LeafValues
     from lance_core.format.encodings import Encoding
 
-_FEW_ROWS = 16
+_MOST_ROWS_ONE_BY_ONE = 16
 
 
 @frozen(kw_only=True)
@@ -175,7 +175,7 @@ def decode_rows(
             raise CorruptDataError("an entry of a full-zip page does not fill its row")
     elif layout.bits_rep == 0:
         raise CorruptDataError("a full-zip page with lists has no repetition levels")
-    elif len(starts) <= _FEW_ROWS:
+    elif len(starts) <= _MOST_ROWS_ONE_BY_ONE:
         entries = _walk_slowly(layout, memory, starts, ends)
     else:
         entries = _walk(layout, memory, starts, ends)

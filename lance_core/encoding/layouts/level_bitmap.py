@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from lance_core.encoding.values import Bytes, Chunks, Int64s
     from lance_core.format.encodings import Encoding
 
-    Words = npt.NDArray[np.uint64]
+    BitmapWords = npt.NDArray[np.uint64]
 
 _LEVEL = np.dtype("<u2")
 _LEVEL_BITS = 16
 _WORD = 64
-_WORDS = BLOCK // _WORD
+_BLOCK_WORDS = BLOCK // _WORD
 _BLOCK_BYTES = BLOCK // 8
 _TARGETS = np.array([ORDER[row // 8] // 4 + row % 8 * 2 for row in range(_LEVEL_BITS)])
 """Which of a block's words of 64 marks are those of each row of levels."""
@@ -57,27 +57,29 @@ class Bitmap:
     """The levels above a limit.
 
     Attributes:
-        words: Shape (blocks * 16,): a bit for each position, the lowest first.
+        bitmap_words: Shape (blocks * 16,): a bit for each position, the lowest first.
         before: Shape (blocks * 16 + 1,): marks before each word, and all of them.
     """
 
-    words: Words
+    bitmap_words: BitmapWords
     before: Int64s
 
     def count_before(self, positions: Int64s) -> Int64s:
         """Shape (n,): marks before each position."""
         word = positions >> 6
-        return self.before[word] + np.bitwise_count(self.words[word] & _LOW_BITS[positions & 63])
+        return self.before[word] + np.bitwise_count(self.bitmap_words[word] & _LOW_BITS[positions & 63])
 
     def is_at(self, positions: Int64s) -> Mask:
         """Shape (n,): True where there is a mark."""
-        return (self.words[positions >> 6] >> (positions & 63).astype(np.uint64) & np.uint64(1)).view(np.int64) > 0
+        return (self.bitmap_words[positions >> 6] >> (positions & 63).astype(np.uint64) & np.uint64(1)).view(
+            np.int64
+        ) > 0
 
     def find(self, numbers: Int64s) -> Int64s:
         """Shape (n,): positions of marks that are known by how many stand before them; there must be more."""
         word = self.before.searchsorted(numbers, side="right") - 1
         left = (numbers - self.before[word]).astype(np.uint8)
-        word_bytes = self.words[word].view(np.uint8).reshape(-1, 8)
+        word_bytes = self.bitmap_words[word].view(np.uint8).reshape(-1, 8)
         ends = np.add.accumulate(np.bitwise_count(word_bytes), axis=1, dtype=np.uint8)
         byte = np.add.reduce(ends <= left[:, None], axis=1)
         at = np.arange(len(word)) * 8 + byte
@@ -89,7 +91,7 @@ class Bitmap:
         """Shape (n,): for positions with a mark those of the next marks; -1 behind the last one."""
         word = positions >> 6
         # A shift of one more than 63 bits would be one of none.
-        rest = self.words[word] >> (positions & 63).astype(np.uint64) >> np.uint64(1)
+        rest = self.bitmap_words[word] >> (positions & 63).astype(np.uint64) >> np.uint64(1)
         next_positions = positions + 1 + np.bitwise_count((rest & (~rest + np.uint64(1))) - np.uint64(1))
         elsewhere = np.flatnonzero(rest == 0)
         if len(elsewhere):
@@ -100,7 +102,7 @@ class Bitmap:
         return next_positions
 
 
-def bitmap_of(bitmap_words: Words) -> Bitmap:
+def bitmap_of(bitmap_words: BitmapWords) -> Bitmap:
     """Count the marks in words, shape (blocks * 16,)."""
     return Bitmap(bitmap_words, starts_of(np.bitwise_count(bitmap_words)))
 
@@ -110,7 +112,7 @@ def count_blocks(counts: Int64s) -> Int64s:
     return -(-counts // BLOCK)
 
 
-def above(limit: int, encoding: Encoding, chunks: Chunks) -> Words:
+def above(limit: int, encoding: Encoding, chunks: Chunks) -> BitmapWords:
     """Mark the levels of chunks that exceed a limit.
 
     Args:
@@ -129,7 +131,7 @@ def above(limit: int, encoding: Encoding, chunks: Chunks) -> Words:
     num_blocks = count_blocks(counts)
     bitmap_words = _packed_above(limit, encoding, chunks, num_blocks)
     if bitmap_words is None:
-        return _mark(registry.decode_level_chunks(encoding, chunks) > limit, counts, num_blocks * _WORDS)
+        return _mark(registry.decode_level_chunks(encoding, chunks) > limit, counts, num_blocks * _BLOCK_WORDS)
     # Behind a chunk's last level its last block holds anything.
     has_rest = counts % BLOCK > 0
     bitmap_words[np.add.accumulate(num_blocks)[has_rest] - 1] &= _first_bits()[(counts % BLOCK)[has_rest]]
@@ -137,13 +139,13 @@ def above(limit: int, encoding: Encoding, chunks: Chunks) -> Words:
 
 
 @cache
-def _first_bits() -> Words:
+def _first_bits() -> BitmapWords:
     """Shape (1024, 16): words in which as many bits are set."""
-    used = np.arange(BLOCK)[:, None] - np.arange(_WORDS) * _WORD
+    used = np.arange(BLOCK)[:, None] - np.arange(_BLOCK_WORDS) * _WORD
     return _LOW_BITS[np.minimum(np.maximum(used, 0), _WORD)]
 
 
-def _mark(is_above: Mask, counts: Int64s, num_words: Int64s) -> Words:
+def _mark(is_above: Mask, counts: Int64s, num_words: Int64s) -> BitmapWords:
     """Bits for levels of chunks end to end, each chunk with as many words as told."""
     sizes = num_words * _WORD
     is_marked = np.zeros(int(sizes.sum()), np.bool_)
@@ -151,7 +153,7 @@ def _mark(is_above: Mask, counts: Int64s, num_words: Int64s) -> Words:
     return np.packbits(is_marked, bitorder="little").view(np.uint64)
 
 
-def _packed_above(limit: int, encoding: Encoding, chunks: Chunks, num_blocks: Int64s) -> Words | None:
+def _packed_above(limit: int, encoding: Encoding, chunks: Chunks, num_blocks: Int64s) -> BitmapWords | None:
     """Shape (blocks, 16); None for levels that are not packed, or damaged."""
     if not isinstance(encoding, OutOfLineBitpacking) or encoding.bits != _LEVEL_BITS:
         return None
@@ -167,7 +169,7 @@ def _packed_above(limit: int, encoding: Encoding, chunks: Chunks, num_blocks: In
     is_raw &= rest > 0  # a tail whose size fits both is raw
     if not is_raw.any():
         return _unpack_above(limit, chunks.buffers[0], blocks, width)
-    bitmap_words = np.zeros((len(blocks), _WORDS), np.uint64)
+    bitmap_words = np.zeros((len(blocks), _BLOCK_WORDS), np.uint64)
     tails = np.add.accumulate(num_blocks)[is_raw] - 1
     is_whole = np.ones(len(blocks), np.bool_)
     is_whole[tails] = False
@@ -179,24 +181,24 @@ def _packed_above(limit: int, encoding: Encoding, chunks: Chunks, num_blocks: In
     return bitmap_words
 
 
-def _unpack_above(limit: int, memory: Bytes, starts: Int64s, width: int) -> Words:
+def _unpack_above(limit: int, memory: Bytes, starts: Int64s, width: int) -> BitmapWords:
     """Shape (n, 16), for blocks of packed levels."""
     if limit >= (1 << width) - 1:
-        return np.zeros((len(starts), _WORDS), np.uint64)
-    bitmap_words = np.empty((len(starts), _WORDS), np.uint64)
+        return np.zeros((len(starts), _BLOCK_WORDS), np.uint64)
+    bitmap_words = np.empty((len(starts), _BLOCK_WORDS), np.uint64)
     for low in range(0, len(starts), _BLOCKS_AT_ONCE):
         packed = gather_windows(memory, starts[low : low + _BLOCKS_AT_ONCE], width * _BLOCK_BYTES)
         if 8 % width:
             firsts = np.arange(len(packed)) * (width * _WORD)
             levels: LevelArray = unpack(packed.reshape(-1).view(_LEVEL), firsts, width)
             packed_bits = np.packbits(levels.reshape(-1) > limit, bitorder="little")
-            bitmap_words[low : low + _BLOCKS_AT_ONCE] = packed_bits.view(np.uint64).reshape(-1, _WORDS)
+            bitmap_words[low : low + _BLOCKS_AT_ONCE] = packed_bits.view(np.uint64).reshape(-1, _BLOCK_WORDS)
         else:
             _mark_packed(limit, packed, width, bitmap_words[low : low + _BLOCKS_AT_ONCE])
     return bitmap_words
 
 
-def _mark_packed(limit: int, packed: Bytes, width: int, bitmap_words: Words) -> None:
+def _mark_packed(limit: int, packed: Bytes, width: int, bitmap_words: BitmapWords) -> None:
     """Mark levels none of which lies in two bytes.
 
     What the same byte of all words of 16 bits holds is put side by side; 64 levels with one place in their words are 64

@@ -336,8 +336,8 @@ def _decode_one(run: ChunkRun, what: Callable[[MiniBlockLayout], Encoding | None
 def _join_levels(run: ChunkRun, rep: LevelArray | None, definition: LevelArray | None, num_levels: Int64s) -> Levels:
     """Number the levels of all pages alike, and let a row that was cut off begin at its first level."""
     bounds = starts_of(num_levels)
-    shared = run.shared(lambda one: one.layers)
-    layers = merge_layers([one.layers for one in run.layouts]) if shared is None else shared
+    shared = run.shared(lambda layout: layout.layers)
+    layers = merge_layers([layout.layers for layout in run.layouts]) if shared is None else shared
     if rep is not None and run.is_cut is not None and run.is_cut.any():
         rep = rep.copy()
         rep[bounds[:-1][run.is_cut]] = max_rep(layers)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from lance_core.format.page_layout import Layers, MiniBlockLayout
 
 _MANY_KINDS = 256
-_FEW_VALUES = 16
+_MOST_SCALAR_VALUES = 16
 """More values than this are decoded together."""
 
 
@@ -84,36 +84,36 @@ class ListReader:
     value: Scalar
 
     def read(
-        self, memory: memoryview, place: ListPlace, known: dict[object, Any]
+        self, memory: memoryview, position: ListPlace, cache: dict[object, Any]
     ) -> tuple[list[int], list[int] | None, list[bytes]]:
         """Levels and values of a row that lies in one chunk.
 
         Args:
             memory: Holds the chunk.
-            place: The row.
-            known: Levels of rows that were read before; leaves of one field mostly have the same.
+            position: The row.
+            cache: Levels of rows that were read before; leaves of one field mostly have the same.
 
         Raises:
             CorruptDataError: The chunk does not hold it, or does not fit its page.
         """
-        start, size, count, *inside = place
+        start, size, count, *inside = position
         num_levels, parts = parts_of_chunk(self.header, memory, start, size)
         *packed, values = [memory[at : at + part_size] for at, part_size in parts]
         packed_levels = tuple(map(bytes, packed))
         key = (packed_levels, self.kind, num_levels, count, *inside)
-        levels: _RowLevels | None = known.get(key)
+        levels: _RowLevels | None = cache.get(key)
         if levels is None:
-            levels = known[key] = self._levels(packed_levels, num_levels, place)
+            levels = cache[key] = self._levels(packed_levels, num_levels, position)
         return levels.rep, levels.definition, self._values(values, count, levels)
 
-    def _levels(self, packed_levels: tuple[bytes, ...], num_levels: int, place: ListPlace) -> _RowLevels:
+    def _levels(self, packed_levels: tuple[bytes, ...], num_levels: int, position: ListPlace) -> _RowLevels:
         rep = registry.decode_levels(self.rep, packed_levels[0], num_levels)
         (starts,) = (rep == self.new_row).nonzero()
-        if len(starts) != place.num_rows or (not place.has_preamble and (not len(starts) or starts[0])):
+        if len(starts) != position.num_rows or (not position.has_preamble and (not len(starts) or starts[0])):
             raise CorruptDataError("chunks hold another number of rows than the repetition index tells")
-        begin, stop = int(starts[place.row]), num_levels
-        if place.row + 1 < len(starts):
-            stop = int(starts[place.row + 1])
+        begin, stop = int(starts[position.row]), num_levels
+        if position.row + 1 < len(starts):
+            stop = int(starts[position.row + 1])
         row_levels, before, inside, all_hidden = None, 0, 0, 0
         if self.layout.definition is not None:
             definition = registry.decode_levels(self.layout.definition, packed_levels[1], num_levels)
@@ -121,7 +121,7 @@ class ListReader:
             is_hidden = definition > self.visible
             all_hidden, before = int(np.count_nonzero(is_hidden)), int(np.count_nonzero(is_hidden[:begin]))
             inside = sum([level > self.visible for level in row_levels])
-        if num_levels - all_hidden != place.num_values:
+        if num_levels - all_hidden != position.num_values:
             raise CorruptDataError("the levels of a chunk call for another number of values than it has")
         return _RowLevels(rep[begin:stop].tolist(), row_levels, begin - before, stop - begin - inside)
 
@@ -129,7 +129,7 @@ class ListReader:
         if not levels.num_values:
             return []
         wanted = range(levels.first, levels.first + levels.num_values)
-        if len(wanted) <= _FEW_VALUES:
+        if len(wanted) <= _MOST_SCALAR_VALUES:
             buffer = buffer if self.value.open is None else self.value.open(buffer)
             return [self.value.read(buffer, 0, len(buffer), count, index) for index in wanted]
         value_indices = np.arange(wanted.start, wanted.stop)

@@ -46,14 +46,14 @@ class SparseRows:
         num_slots: Slots of the leaf in the rows.
         values: Rows of the page of values that are needed, ascending.
         is_valid: Shape (num_slots,), True for slots that have a value; None if there is one for each, nulls included.
-        places: For each slot with a value its place among ``values``; None if they are in order.
+        indices: For each slot with a value its place among ``values``; None if they are in order.
     """
 
     levels: Levels
     num_slots: int
     values: range | Int64s
     is_valid: Mask | None
-    places: Int64s | None
+    indices: Int64s | None
 
     def join(self, values: LeafValues | None) -> Decoded:
         """The rows with their values.
@@ -61,10 +61,10 @@ class SparseRows:
         Args:
             values: Those that are needed; None if there are none.
         """
-        if values is not None and self.places is not None:
+        if values is not None and self.indices is not None:
             if isinstance(values, (StructValues, DictionaryValues)):
                 raise UnsupportedError("indexed packed structs are not supported")
-            values = take_values(values, self.places)
+            values = take_values(values, self.indices)
         if values is not None and self.is_valid is not None:
             assert not isinstance(values, DictionaryValues)  # noqa: S101 - only chunks keep places in dictionaries
             values = spread_values(values, self.is_valid)
@@ -122,7 +122,7 @@ class SparsePage:
                 values = _ranks(self.valid, slots)
             else:
                 values, value_indices = _items(_pick(self.indices, slots)[is_valid], self.num_values)
-        return SparseRows(levels=levels, num_slots=len(slots), values=values, is_valid=is_valid, places=value_indices)
+        return SparseRows(levels=levels, num_slots=len(slots), values=values, is_valid=is_valid, indices=value_indices)
 
 
 def decode_page(layout: SparseLayout, buffers: Sequence[Bytes], num_rows: int) -> SparsePage:

@@ -23,7 +23,7 @@ from lance_core.frozen import frozen
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from lance_core.encoding.plans import Rows, Steps
+    from lance_core.encoding.plans import ReadPlan, Rows
     from lance_core.encoding.values import Bytes, Int64s
 
 
@@ -74,7 +74,7 @@ def cut_rows(first_rows: Int64s, positions: Int64s, rows: Rows) -> Pieces:
     return Pieces(pages, positions[pages], starts - first_rows[pages], counts)
 
 
-def read_values(pieces: Pieces, kind: pa.DataType, *, nullable: bool, limit: int) -> Steps[pa.Array]:
+def read_values(pieces: Pieces, kind: pa.DataType, *, nullable: bool, limit: int) -> ReadPlan[pa.Array]:
     """Values of some rows.
 
     Args:
@@ -100,7 +100,7 @@ def read_values(pieces: Pieces, kind: pa.DataType, *, nullable: bool, limit: int
     return fixed_array(kind, len(pieces), data)
 
 
-def read_spans(pieces: Pieces, *, is_large: bool, limit: int) -> Steps[Spans]:
+def read_spans(pieces: Pieces, *, is_large: bool, limit: int) -> ReadPlan[Spans]:
     """Return the positions of the lists of some rows among the items of their pages; arguments as in `read_values`.
 
     Raises:
@@ -141,20 +141,20 @@ def _bit_array(kind: pa.DataType, count: int, bitmap: pa.Buffer) -> pa.Array:
     return pa.Array.from_buffers(kind, count, [None, bitmap])
 
 
-def _read_bytes(pieces: Pieces, width: int, extra: int, limit: int) -> Steps[Bytes]:
+def _read_bytes(pieces: Pieces, width: int, extra: int, limit: int) -> ReadPlan[Bytes]:
     """``width`` bytes for each row of the pieces and for ``extra`` rows behind each, end to end."""
     _check_size(pieces, width, limit)
     starts = pieces.positions + pieces.rows * width
     if not extra and len(starts) > 1 and bool((pieces.counts == 1).all()):
         data = yield from _find(starts, starts + width, limit)
-        return gather_windows(data.memory, data.places(starts), width).reshape(-1)
+        return gather_windows(data.memory, data.in_memory(starts), width).reshape(-1)
     sizes = (pieces.counts + extra) * width
     return (yield from _read_ranges(starts, sizes, limit))
 
 
-def _read_ranges(starts: Int64s, sizes: Int64s, limit: int) -> Steps[Bytes]:
+def _read_ranges(starts: Int64s, sizes: Int64s, limit: int) -> ReadPlan[Bytes]:
     data = yield from _find(starts, starts + sizes, limit)
-    return gather(data.memory, data.places(starts), sizes)
+    return gather(data.memory, data.in_memory(starts), sizes)
 
 
 def _check_size(pieces: Pieces, num_bytes: int, limit: int) -> None:
@@ -163,7 +163,7 @@ def _check_size(pieces: Pieces, num_bytes: int, limit: int) -> None:
         raise CorruptDataError("a page reaches beyond the part of the file that holds pages")
 
 
-def _find(starts: Int64s, ends: Int64s, limit: int) -> Steps[Any]:
+def _find(starts: Int64s, ends: Int64s, limit: int) -> ReadPlan[Any]:
     """Memory that holds ranges."""
     if int(starts.min()) < 0 or (ends < starts).any() or int(ends.max()) > limit:
         raise CorruptDataError("a page reaches beyond the part of the file that holds pages")
@@ -171,7 +171,7 @@ def _find(starts: Int64s, ends: Int64s, limit: int) -> Steps[Any]:
     return buffer
 
 
-def _read_bits(pieces: Pieces, bits: int, limit: int) -> Steps[pa.Buffer]:
+def _read_bits(pieces: Pieces, bits: int, limit: int) -> ReadPlan[pa.Buffer]:
     """A bitmap of ``bits`` for each row; pages begin with whole bytes."""
     _check_size(pieces, bits // 8, limit)
     firsts, counts = pieces.rows * bits, pieces.counts * bits
@@ -188,7 +188,7 @@ def _read_bits(pieces: Pieces, bits: int, limit: int) -> Steps[pa.Buffer]:
     return pack_bits(np.unpackbits(data, bitorder="little").view(np.bool_)[is_wanted])
 
 
-def _read_strings(pieces: Pieces, kind: pa.DataType, *, nullable: bool, limit: int) -> Steps[pa.Array]:
+def _read_strings(pieces: Pieces, kind: pa.DataType, *, nullable: bool, limit: int) -> ReadPlan[pa.Array]:
     starts, ends = yield from _read_bounds(pieces, np.dtype("<i8"), limit)
     sizes = ends - starts
     if (sizes < 0).any():
@@ -205,7 +205,7 @@ def _read_strings(pieces: Pieces, kind: pa.DataType, *, nullable: bool, limit: i
     return from_values(VariableValues(starts_of(sizes), data), kind, validity, len(sizes))
 
 
-def _read_bounds(pieces: Pieces, dtype: np.dtype[Any], limit: int) -> Steps[tuple[Int64s, Int64s]]:
+def _read_bounds(pieces: Pieces, dtype: np.dtype[Any], limit: int) -> ReadPlan[tuple[Int64s, Int64s]]:
     """Offsets of rows and of those behind them."""
     data = yield from _read_bytes(pieces, dtype.itemsize, 1, limit)
     offsets: npt.NDArray[np.int64] = np.ascontiguousarray(data).view(dtype).astype(np.int64, copy=False)

@@ -40,14 +40,14 @@ from lance_core.format.array_encoding import (
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from lance_core.encoding.plans import Steps
+    from lance_core.encoding.plans import ReadPlan
     from lance_core.encoding.v2_0.buffers import Buffers
     from lance_core.format.array_encoding import ArrayEncoding
 
 _UNSIGNED = {8: pa.uint8(), 16: pa.uint16(), 32: pa.uint32(), 64: pa.uint64()}
 
 
-def read_array(encoding: ArrayEncoding, wanted: Wanted, kind: pa.DataType) -> Steps[pa.Array]:
+def read_array(encoding: ArrayEncoding, wanted: Wanted, kind: pa.DataType) -> ReadPlan[pa.Array]:
     """Values of a page.
 
     Args:
@@ -87,8 +87,8 @@ def read_array(encoding: ArrayEncoding, wanted: Wanted, kind: pa.DataType) -> St
             raise UnsupportedError(f"a page of {type(encoding).__name__} for {kind} is not supported")
 
 
-def _read_some_nulls(encoding: SomeNulls, wanted: Wanted, kind: pa.DataType) -> Steps[pa.Array]:
-    coroutines: list[Steps[Any]] = [read_bits(wanted, encoding.validity), read_array(encoding.values, wanted, kind)]
+def _read_some_nulls(encoding: SomeNulls, wanted: Wanted, kind: pa.DataType) -> ReadPlan[pa.Array]:
+    coroutines: list[ReadPlan[Any]] = [read_bits(wanted, encoding.validity), read_array(encoding.values, wanted, kind)]
     bitmap, array = yield from together(coroutines)
     if pa.types.is_dictionary(kind) or pa.types.is_null(kind):
         raise UnsupportedError(f"a page of {kind} with a bitmap of nulls is not supported")
@@ -104,7 +104,7 @@ def _read_some_nulls(encoding: SomeNulls, wanted: Wanted, kind: pa.DataType) -> 
     return pa.Array.from_buffers(kind, len(array), [bitmap, *bounds], children=children)
 
 
-def _read_fixed(encoding: Flat | Bitpacked | FastLanes, wanted: Wanted, kind: pa.DataType) -> Steps[pa.Array]:
+def _read_fixed(encoding: Flat | Bitpacked | FastLanes, wanted: Wanted, kind: pa.DataType) -> ReadPlan[pa.Array]:
     if pa.types.is_nested(kind) or pa.types.is_dictionary(kind) or encoding.bits != bit_width(kind):
         raise CorruptDataError(f"a page has values of {encoding.bits} bits for {kind}")
     match encoding:
@@ -120,7 +120,7 @@ def _read_fixed(encoding: Flat | Bitpacked | FastLanes, wanted: Wanted, kind: pa
     return fixed_array(kind, len(wanted), data)
 
 
-def _read_lists(encoding: FixedSizeList, wanted: Wanted, kind: pa.DataType) -> Steps[pa.Array]:
+def _read_lists(encoding: FixedSizeList, wanted: Wanted, kind: pa.DataType) -> ReadPlan[pa.Array]:
     if not pa.types.is_fixed_size_list(kind) or kind.list_size != encoding.dimension:
         raise CorruptDataError(f"a page has lists of {encoding.dimension} items for {kind}")
     inside = Wanted(wanted.buffers, wanted.rows, wanted.per_row * encoding.dimension)
@@ -128,7 +128,7 @@ def _read_lists(encoding: FixedSizeList, wanted: Wanted, kind: pa.DataType) -> S
     return pa.Array.from_buffers(kind, len(wanted), [None], children=[items])
 
 
-def read_items(encoding: Dictionary, buffers: Buffers, kind: pa.DataType) -> Steps[pa.Array]:
+def read_items(encoding: Dictionary, buffers: Buffers, kind: pa.DataType) -> ReadPlan[pa.Array]:
     """All items of a page's dictionary."""
     item_kind = kind.value_type if pa.types.is_dictionary(kind) else kind
     if not encoding.num_items:
@@ -136,7 +136,7 @@ def read_items(encoding: Dictionary, buffers: Buffers, kind: pa.DataType) -> Ste
     return (yield from read_array(encoding.items, Wanted(buffers, range(encoding.num_items)), item_kind))
 
 
-def read_dictionary(encoding: Dictionary, wanted: Wanted, kind: pa.DataType, items: pa.Array) -> Steps[pa.Array]:
+def read_dictionary(encoding: Dictionary, wanted: Wanted, kind: pa.DataType, items: pa.Array) -> ReadPlan[pa.Array]:
     """Values of a page with a dictionary.
 
     Args:

@@ -16,7 +16,7 @@ from lance_core.errors import CorruptDataError
 from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
-    from lance_core.encoding.plans import Rows, Steps
+    from lance_core.encoding.plans import ReadPlan, Rows
     from lance_core.encoding.values import Bytes, Int64s
     from lance_core.format.array_encoding import Flat
 
@@ -47,12 +47,12 @@ class Wanted:
         return starts if self.per_row == 1 else aranges(starts, np.full(len(starts), self.per_row))
 
 
-def read_words(wanted: Wanted, flat: Flat) -> Steps[Bytes]:
+def read_words(wanted: Wanted, flat: Flat) -> ReadPlan[Bytes]:
     """The bytes of values of whole bytes, end to end."""
     return read_rows(wanted.buffers, flat, wanted.rows, flat.bits // 8 * wanted.per_row)
 
 
-def read_rows(buffers: Buffers, flat: Flat, rows: Rows, width: int) -> Steps[Bytes]:
+def read_rows(buffers: Buffers, flat: Flat, rows: Rows, width: int) -> ReadPlan[Bytes]:
     """``width`` bytes for each row, end to end.
 
     Raises:
@@ -61,17 +61,17 @@ def read_rows(buffers: Buffers, flat: Flat, rows: Rows, width: int) -> Steps[Byt
     last = int(rows[-1])
     if isinstance(rows, range):
         return (yield from _read_range(buffers, flat, rows.start * width, (last + 1) * width))
-    position, size = _place(buffers, flat)
+    position, size = _extent(buffers, flat)
     if flat.compression is not None:
         data = yield from _read_range(buffers, flat, 0, (last + 1) * width)
         return gather_windows(data, rows * width, width).reshape(-1)
     _check_end((last + 1) * width, size)
     starts = rows * width + position
     (row_bytes,) = yield [ByteRanges(starts, starts + width)]
-    return gather_windows(row_bytes.memory, row_bytes.places(starts), width).reshape(-1)
+    return gather_windows(row_bytes.memory, row_bytes.in_memory(starts), width).reshape(-1)
 
 
-def read_spans(buffers: Buffers, flat: Flat, starts: Int64s, sizes: Int64s) -> Steps[Bytes]:
+def read_spans(buffers: Buffers, flat: Flat, starts: Int64s, sizes: Int64s) -> ReadPlan[Bytes]:
     """Byte ranges of a buffer, ascending and apart, end to end."""
     filled = np.flatnonzero(sizes)
     if not len(filled):
@@ -81,14 +81,14 @@ def read_spans(buffers: Buffers, flat: Flat, starts: Int64s, sizes: Int64s) -> S
     if flat.compression is not None:
         data = yield from _read_range(buffers, flat, 0, end)
         return gather(data, starts, sizes)
-    position, size = _place(buffers, flat)
+    position, size = _extent(buffers, flat)
     _check_end(end, size)
     starts = starts + position
     (span_bytes,) = yield [ByteRanges(starts, starts + sizes)]
-    return gather(span_bytes.memory, span_bytes.places(starts), sizes)
+    return gather(span_bytes.memory, span_bytes.in_memory(starts), sizes)
 
 
-def read_bits(wanted: Wanted, flat: Flat) -> Steps[pa.Buffer]:
+def read_bits(wanted: Wanted, flat: Flat) -> ReadPlan[pa.Buffer]:
     """A bitmap of the wanted values."""
     if isinstance(wanted.rows, range):
         first = wanted.rows.start * wanted.per_row
@@ -102,8 +102,8 @@ def read_bits(wanted: Wanted, flat: Flat) -> Steps[pa.Buffer]:
     return pack_bits((data[inverse] >> (numbers & 7).astype(np.uint8) & 1).view(np.bool_))
 
 
-def _read_range(buffers: Buffers, flat: Flat, start: int, end: int) -> Steps[Bytes]:
-    position, size = _place(buffers, flat)
+def _read_range(buffers: Buffers, flat: Flat, start: int, end: int) -> ReadPlan[Bytes]:
+    position, size = _extent(buffers, flat)
     if flat.compression is None:
         _check_end(end, size)
         if start == end:
@@ -117,7 +117,7 @@ def _read_range(buffers: Buffers, flat: Flat, start: int, end: int) -> Steps[Byt
     return data[start:end]
 
 
-def _place(buffers: Buffers, flat: Flat) -> tuple[int, int]:
+def _extent(buffers: Buffers, flat: Flat) -> tuple[int, int]:
     if flat.buffer >= len(buffers):
         raise CorruptDataError(f"a page of {len(buffers)} buffers refers to buffer {flat.buffer}")
     return buffers[flat.buffer]

@@ -11,7 +11,7 @@ from lance_core.errors import CorruptDataError
 from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
-    from lance_core.encoding.plans import Rows, Steps
+    from lance_core.encoding.plans import ReadPlan, Rows
     from lance_core.encoding.repdef import Mask
     from lance_core.encoding.v2_0.buffers import Buffers
     from lance_core.encoding.values import Int64s
@@ -35,7 +35,7 @@ class Spans:
     is_dense: bool
 
 
-def read_ends(buffers: Buffers, flat: Flat, rows: Rows, adjustment: int) -> Steps[Spans]:
+def read_ends(buffers: Buffers, flat: Flat, rows: Rows, adjustment: int) -> ReadPlan[Spans]:
     """Spans of some rows of a page.
 
     Raises:

@@ -15,13 +15,13 @@ from lance_core.format.array_encoding import Flat
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from lance_core.encoding.plans import Rows, Steps
+    from lance_core.encoding.plans import ReadPlan, Rows
     from lance_core.encoding.v2_0.buffers import Wanted
     from lance_core.encoding.values import Bytes
     from lance_core.format.array_encoding import Bitpacked, FastLanes, PackedStruct
 
 
-def read_bitpacked(encoding: Bitpacked, wanted: Wanted) -> Steps[Bytes]:
+def read_bitpacked(encoding: Bitpacked, wanted: Wanted) -> ReadPlan[Bytes]:
     """Values from one stream of bits: the bytes of the unpacked ones.
 
     What lies between sparse rows is read and unpacked too; no writer of this encoding is known.
@@ -41,7 +41,7 @@ def read_bitpacked(encoding: Bitpacked, wanted: Wanted) -> Steps[Bytes]:
     return np.packbits(wide, axis=1, bitorder="little").reshape(-1)
 
 
-def read_fast_lanes(encoding: FastLanes, wanted: Wanted) -> Steps[Bytes]:
+def read_fast_lanes(encoding: FastLanes, wanted: Wanted) -> ReadPlan[Bytes]:
     """Values from blocks of 1024: the bytes of the unpacked ones."""
     numbers = np.asarray(_numbers(wanted), np.int64)
     blocks, block_index = np.unique(numbers // fastlanes.BLOCK, return_inverse=True)
@@ -63,7 +63,7 @@ def _numbers(wanted: Wanted) -> Rows:
     return wanted.rows if wanted.per_row == 1 else wanted.numbers()
 
 
-def read_packed_struct(encoding: PackedStruct, wanted: Wanted, kind: pa.DataType) -> Steps[pa.Array]:
+def read_packed_struct(encoding: PackedStruct, wanted: Wanted, kind: pa.DataType) -> ReadPlan[pa.Array]:
     """Structs of fields of fixed width, none of which is null.
 
     Raises:

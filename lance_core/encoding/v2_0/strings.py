@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-    from lance_core.encoding.plans import Steps
+    from lance_core.encoding.plans import ReadPlan
     from lance_core.encoding.repdef import Mask
     from lance_core.encoding.v2_0.buffers import Wanted
     from lance_core.format.array_encoding import Binary, FixedSizeBinary, Fsst
 
 
-def read_binary(encoding: Binary, wanted: Wanted, kind: pa.DataType) -> Steps[pa.Array]:
+def read_binary(encoding: Binary, wanted: Wanted, kind: pa.DataType) -> ReadPlan[pa.Array]:
     """Strings with their ends.
 
     Raises:
@@ -35,13 +35,13 @@ def read_binary(encoding: Binary, wanted: Wanted, kind: pa.DataType) -> Steps[pa
     return from_values(values, kind, validity, len(wanted))
 
 
-def read_fsst(encoding: Fsst, wanted: Wanted, kind: pa.DataType) -> Steps[pa.Array]:
+def read_fsst(encoding: Fsst, wanted: Wanted, kind: pa.DataType) -> ReadPlan[pa.Array]:
     """Strings as codes of symbols; errors as in `read_binary`."""
     codes, validity = yield from _read(encoding.values, wanted, kind)
     return from_values(fsst.decode(encoding.symbol_table, codes), kind, validity, len(wanted))
 
 
-def read_equal(encoding: FixedSizeBinary, wanted: Wanted, kind: pa.DataType) -> Steps[pa.Array]:
+def read_equal(encoding: FixedSizeBinary, wanted: Wanted, kind: pa.DataType) -> ReadPlan[pa.Array]:
     """Strings of one length; errors as in `read_binary`."""
     _check(wanted, kind)
     width = encoding.width
@@ -54,7 +54,7 @@ def read_equal(encoding: FixedSizeBinary, wanted: Wanted, kind: pa.DataType) -> 
     return from_values(VariableValues(offsets, data), kind, None, len(wanted))
 
 
-def _read(encoding: Binary, wanted: Wanted, kind: pa.DataType) -> Steps[tuple[VariableValues, Mask | None]]:
+def _read(encoding: Binary, wanted: Wanted, kind: pa.DataType) -> ReadPlan[tuple[VariableValues, Mask | None]]:
     _check(wanted, kind)
     spans = yield from read_ends(wanted.buffers, encoding.ends, wanted.rows, encoding.null_adjustment)
     if not spans.is_dense:

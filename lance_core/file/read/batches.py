@@ -161,14 +161,16 @@ class BatchJob:
         """Decode the values of all columns, and give each its own."""
         layout, definition, scattered = self.layout, None, self._scattered
         if self._fixed_width is not None:
-            values: Values = decode_fixed_width(buffers.memory, buffers.places(self._fixed_width), layout)
+            values: Values = decode_fixed_width(buffers.memory, buffers.in_memory(self._fixed_width), layout)
         elif scattered is None:
             raise ValueError("rows are decoded before it is known where they are")
         elif self.rows:
-            definition, values = decode_points(buffers.memory, buffers.places(scattered.chunks[0]), scattered, layout)
+            definition, values = decode_points(
+                buffers.memory, buffers.in_memory(scattered.chunks[0]), scattered, layout
+            )
         else:
             definition, values = decode_all(
-                buffers.memory, buffers.places(scattered.chunks[0]), scattered.chunks, layout
+                buffers.memory, buffers.in_memory(scattered.chunks[0]), scattered.chunks, layout
             )
         shared: dict[int, pa.Array] = {}
         for segment in self.segments:
@@ -220,7 +222,7 @@ class _ListColumn(NamedTuple):
     def run(self, buffers: RangeBuffers) -> ListRun:
         """Return the chunks in memory."""
         starts, sizes, counts = self.table.grid[:3, self.selection.chunks]
-        positions = buffers.places(starts + self.read.base)
+        positions = buffers.in_memory(starts + self.read.base)
         return ListRun(layout=self.layout, starts=positions, sizes=sizes, counts=counts, selection=self.selection)
 
     def finish(self, rows: RowValues, shared: SharedLevels) -> None:

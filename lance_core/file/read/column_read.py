@@ -32,7 +32,7 @@ class ReadOptions:
 
     Attributes:
         selected: Which of consecutive rows are wanted: counted from the first, ascending; None for all.
-        keeps_dictionaries: Return dictionary-encoded values as such (`Coded`).
+        keeps_dictionaries: Return dictionary-encoded values as such (`DictionaryEncoded`).
         is_near: Bytes cost more than requests: fixed-width values are asked for without their chunks.
     """
 
@@ -59,7 +59,7 @@ class ColumnRead:
         table: Index of one page and the chunks of all, if it does not matter which page a row is in.
         spans: Otherwise the number of each page, and rows counted from its first one.
         buffers: What was read to find the rows of pages, by number of the page, if it is not kept.
-        arrays: Takes the rows, one after the other: arrays, and `Coded` values if dictionaries are kept.
+        arrays: Takes the rows, one after the other: arrays, and `DictionaryEncoded` values if dictionaries are kept.
     """
 
     column: Column

@@ -9,8 +9,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from lance_core.encoding.coded import Coded
-    from lance_core.encoding.plans import Rows, Steps
+    from lance_core.encoding.dictionary_encoded import DictionaryEncoded
+    from lance_core.encoding.plans import ReadPlan, Rows
     from lance_core.encoding.values import Int64s
     from lance_core.file.file_layout import FileLayout
     from lance_core.file.read.cache import FileCache
@@ -35,13 +35,13 @@ class Content(Protocol):
         """
         ...
 
-    def plan(self, fields: Sequence[FieldReader], rows: Rows, /) -> Steps[list[list[pa.Array]]]:
+    def plan(self, fields: Sequence[FieldReader], rows: Rows, /) -> ReadPlan[list[list[pa.Array]]]:
         """Read at least one row of each of these fields; see `FieldReader.plan`."""
         ...
 
     def plan_selected(
         self, fields: Sequence[FieldReader], rows: range, selected: Int64s, /
-    ) -> Steps[list[list[pa.Array]]]:
+    ) -> ReadPlan[list[list[pa.Array]]]:
         """Read some of consecutive rows.
 
         Args:
@@ -51,7 +51,7 @@ class Content(Protocol):
         """
         ...
 
-    def plan_dictionary(self, field: FieldReader, rows: range, /) -> Steps[list[pa.Array | Coded]]:
+    def plan_dictionary(self, field: FieldReader, rows: range, /) -> ReadPlan[list[pa.Array | DictionaryEncoded]]:
         """Read consecutive rows of one field, at least one; dictionary-encoded values may stay so."""
         ...
 

@@ -77,7 +77,7 @@ class DirectJob:
     def decode(self, buffers: RangeBuffers) -> None:
         """Gather the values of each type, of which each column is a view."""
         for kind, width, starts, fields in self._fields.values():
-            positions, count = buffers.places(np.concatenate(starts)), len(starts[0])
+            positions, count = buffers.in_memory(np.concatenate(starts)), len(starts[0])
             if width in _WORD_BYTES:
                 data = gather_words(buffers.memory, positions, f"<u{width}")
             else:

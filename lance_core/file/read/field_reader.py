@@ -10,8 +10,8 @@ from lance_core.encoding.arrow_values import settled
 from lance_core.encoding.kernels import check_places, take_inside
 
 if TYPE_CHECKING:
-    from lance_core.encoding.coded import Coded
-    from lance_core.encoding.plans import Plan, Rows, Steps
+    from lance_core.encoding.dictionary_encoded import DictionaryEncoded
+    from lance_core.encoding.plans import Plan, ReadPlan, Rows
     from lance_core.encoding.values import Int64s
     from lance_core.format.schema import Schema
 
@@ -55,7 +55,7 @@ class Opened(NamedTuple):
     is_settled: bool
 
 
-def selected_rows(coroutine: Steps[list[list[pa.Array]]], selected: Int64s) -> Steps[list[list[pa.Array]]]:
+def selected_rows(coroutine: ReadPlan[list[list[pa.Array]]], selected: Int64s) -> ReadPlan[list[list[pa.Array]]]:
     """Read rows of fields, and pick some of them, counted from the first."""
     return [pick_joined(arrays, selected) for arrays in (yield from coroutine)]
 
@@ -69,9 +69,9 @@ def pick_joined(arrays: list[pa.Array], selected: Int64s | None) -> list[pa.Arra
     return [take_inside(array, selected)]
 
 
-def arrays_of(field: FieldReader, rows: Rows) -> Steps[list[pa.Array | Coded]]:
+def arrays_of(field: FieldReader, rows: Rows) -> ReadPlan[list[pa.Array | DictionaryEncoded]]:
     """Read the rows of a field as arrays."""
-    arrays: list[pa.Array | Coded] = []
+    arrays: list[pa.Array | DictionaryEncoded] = []
     arrays += yield from field.plan(rows)
     return arrays
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from lance_core.encoding.arrow_values import buffer_view, from_values, settled, slice_leaf
-from lance_core.encoding.coded import Coded
+from lance_core.encoding.dictionary_encoded import DictionaryEncoded
 from lance_core.encoding.kernels import empty, gather_windows, starts_of
 from lance_core.encoding.layouts import chunk_table, constant, full_zip, mini_block
 from lance_core.encoding.layouts.page import cut, pick, to_arrow
@@ -79,7 +79,7 @@ class MiniBlockGroup:
         decoded = self.decode_values(buffers, _shifted(selected, int(self.selection.rows[0])))
         return to_arrow(decoded, self.column.path, self.column.kind, len(selected))
 
-    def decode_dictionary(self, buffers: RangeBuffers) -> Coded:
+    def decode_dictionary(self, buffers: RangeBuffers) -> DictionaryEncoded:
         """Decode consecutive rows of pages with dictionaries, without looking their items up."""
         column, first = self.column, int(self.selection.rows[0])
         decoded, here = self.decode_values(buffers, None, keeps_dictionary=True), slice(first, first + self.count)
@@ -89,7 +89,7 @@ class MiniBlockGroup:
         check_levels(decoded.levels)
         validity = unravel(decoded.levels, decoded.num_slots)[0].validity
         items = from_values(values.items, column.kind, None, len(values.items))
-        return Coded(items, values.indices.data[here], None if validity is None else validity[here])
+        return DictionaryEncoded(items, values.indices.data[here], None if validity is None else validity[here])
 
     def wanted_values(self, buffers: RangeBuffers) -> LeafValues | None:
         """Decode the values of the wanted rows of pages without lists."""
@@ -112,7 +112,7 @@ class MiniBlockGroup:
         run = mini_block.ChunkRun(
             layouts=index.layouts,
             bounds=np.searchsorted(chunks, index.bounds),
-            starts=buffers.places(index.table.starts[chunks]),
+            starts=buffers.in_memory(index.table.starts[chunks]),
             sizes=index.table.sizes[chunks],
             counts=index.table.counts[chunks],
             is_cut=self.selection.is_cut,
@@ -145,14 +145,17 @@ class _FullZipGroup:
     def _decode(self, buffers: RangeBuffers) -> Decoded:
         count, kind = self.count, self.column.kind
         if self.bounds is None:
-            start, size = int(buffers.places(self.ranges.starts)[0]), int(self.ranges.ends[0] - self.ranges.starts[0])
+            start, size = (
+                int(buffers.in_memory(self.ranges.starts)[0]),
+                int(self.ranges.ends[0] - self.ranges.starts[0]),
+            )
             return full_zip.decode_even(self.layout, buffers.memory[start : start + size], count, kind)
         if full_zip.has_index(self.layout):
-            starts = buffers.places(self.bounds[0])
+            starts = buffers.in_memory(self.bounds[0])
             ends = starts + (self.bounds[1] - self.bounds[0])
             return full_zip.decode_rows(self.layout, buffers.memory, starts, ends, kind)
         step = full_zip.stride(self.layout)
-        rows = gather_windows(buffers.memory, buffers.places(self.bounds[0]), step).reshape(-1)
+        rows = gather_windows(buffers.memory, buffers.in_memory(self.bounds[0]), step).reshape(-1)
         return full_zip.decode_even(self.layout, rows, count, kind)
 
 

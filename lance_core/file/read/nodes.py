@@ -21,7 +21,7 @@ from lance_core.format.schema import BLOB_KEY, JSON
 from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
-    from lance_core.encoding.plans import Plan, Rows, Steps
+    from lance_core.encoding.plans import Plan, ReadPlan, Rows
     from lance_core.encoding.v2_0.ends import Spans
     from lance_core.encoding.values import Int64s
     from lance_core.format.schema import Field
@@ -60,7 +60,7 @@ class OffsetPages(Protocol):
     @property
     def num_items(self) -> int: ...  # noqa: D102 - see above
 
-    def read(self, rows: Rows, /) -> Steps[Spans]:
+    def read(self, rows: Rows, /) -> ReadPlan[Spans]:
         """At least one row, all of which are there; items are counted from the column's first one.
 
         Raises:

@@ -57,7 +57,7 @@ class PageBytes:
         self._has_begun = False
 
     def answer(self, wanted: Sequence[tuple[int, int] | ByteRanges]) -> list[Any]:
-        """Return the buffers and memory that `lance_core.encoding.plans.Steps` ask for."""
+        """Return the buffers and memory that `lance_core.encoding.plans.ReadPlan` ask for."""
         # A scan asks for few ranges at a time, so that lists cost less than arrays.
         ranges: Ranges = []
         bounds = [0]

@@ -174,7 +174,7 @@ def _page_words(page: PageRead, layout: MiniBlockLayout, buffers: list[Bytes]) -
     part = page.part
     position, size = part.page.buffers[1]
     return PageWords(
-        words=buffers[0],
+        chunk_words=buffers[0],
         is_large=layout.has_large_chunk,
         index=None if layout.rep is None else buffers[-1],
         num_items=layout.num_items,

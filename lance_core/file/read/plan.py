@@ -28,7 +28,7 @@ from lance_core.format.page_layout import MiniBlockLayout
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lance_core.encoding.plans import Plan, Ranges, Rows, Steps
+    from lance_core.encoding.plans import Plan, Ranges, ReadPlan, Rows
     from lance_core.encoding.values import Int64s
     from lance_core.file.read.cache import PageCache
     from lance_core.file.read.column import Column, PageSlice
@@ -104,7 +104,7 @@ class FileRows(NamedTuple):
 
 def plan_fields(
     fields: Sequence[LeavesField], rows: Rows, selected: Int64s | None = None
-) -> Steps[list[list[pa.Array]]]:
+) -> ReadPlan[list[list[pa.Array]]]:
     """Read rows of fields.
 
     Args:
@@ -158,7 +158,7 @@ def _vector_jobs(fields: Sequence[Sequence[ColumnRead]], rows: Rows, selected: I
     return jobs + [job for read in [*others, *alone] for job in group_jobs(read, options)]
 
 
-def plan_ranges(fields: Sequence[LeavesField], ranges: Sequence[range]) -> Steps[list[list[list[pa.Array]]]]:
+def plan_ranges(fields: Sequence[LeavesField], ranges: Sequence[range]) -> ReadPlan[list[list[list[pa.Array]]]]:
     """Read ranges of rows of fields at one go.
 
     Args:
@@ -181,7 +181,7 @@ def plan_ranges(fields: Sequence[LeavesField], ranges: Sequence[range]) -> Steps
     ]
 
 
-def plan_files(files: Sequence[FileRows]) -> Steps[list[list[pa.Array]]]:
+def plan_files(files: Sequence[FileRows]) -> ReadPlan[list[list[pa.Array]]]:
     """Read some rows of the same fields of files whose bytes cost more than requests.
 
     Returns:
@@ -203,11 +203,11 @@ def plan_files(files: Sequence[FileRows]) -> Steps[list[list[pa.Array]]]:
     ]
 
 
-def plan_column(column: Column, pages: PageCache, rows: range, options: ReadOptions = PLAIN) -> Steps[list[Any]]:
+def plan_column(column: Column, pages: PageCache, rows: range, options: ReadOptions = PLAIN) -> ReadPlan[list[Any]]:
     """Read consecutive rows of one leaf.
 
     Returns:
-        Arrays that hold the rows one after the other; `Coded` ones among them if dictionaries are kept.
+        Arrays that hold the rows one after the other; `DictionaryEncoded` ones among them if dictionaries are kept.
     """
     read = ColumnRead(column, pages, rows)
     yield from _load_indexes([read])
@@ -215,7 +215,7 @@ def plan_column(column: Column, pages: PageCache, rows: range, options: ReadOpti
     return read.arrays
 
 
-def _load_indexes(reads: Sequence[ColumnRead]) -> Steps[None]:
+def _load_indexes(reads: Sequence[ColumnRead]) -> ReadPlan[None]:
     """Find the pages that hold rows, and read what tells where the rows are, as far as it is not known."""
     missing: list[tuple[ColumnRead, PageSlice, Ranges]] = []
     for read, part in find_pages(reads):
@@ -240,7 +240,7 @@ def _load_indexes(reads: Sequence[ColumnRead]) -> Steps[None]:
         read.pages.keep_index(page.part.number, index)
 
 
-def _decode(jobs: Sequence[Job]) -> Steps[None]:
+def _decode(jobs: Sequence[Job]) -> ReadPlan[None]:
     """Read the bytes of all rows at one go, and decode them."""
     for job, buffers in zip(jobs, (yield [job.ranges for job in jobs]), strict=True):
         job.decode(buffers)

@@ -31,7 +31,7 @@ from lance_core.store.io_coroutines import finished
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Generator, Hashable, Iterator, Mapping, Sequence
 
-    from lance_core.encoding.coded import Coded
+    from lance_core.encoding.dictionary_encoded import DictionaryEncoded
     from lance_core.encoding.plans import Rows
     from lance_core.encoding.values import Int64s
     from lance_core.file.file_layout import FileLayout
@@ -207,7 +207,7 @@ class DataFileReader:
 
     def scan_dictionary(
         self, projection: Schema, columns: Mapping[int, int], *, start: int, end: int, batch_size: int
-    ) -> Iterator[pa.Array | Coded]:
+    ) -> Iterator[pa.Array | DictionaryEncoded]:
         """Read consecutive rows of one field; where pages have dictionaries, these and places in them.
 
         Args:
@@ -228,7 +228,7 @@ class DataFileReader:
 
     def _scan_dictionary(
         self, stream: _Stream, rows: range, pages: PageBytes | None, batch_size: int
-    ) -> Iterator[pa.Array | Coded]:
+    ) -> Iterator[pa.Array | DictionaryEncoded]:
         start, end = rows.start, rows.stop
         window = strategy.dictionary_window_rows(stream.fields[0].widths, batch_size)
         for low in range(start, end, window):

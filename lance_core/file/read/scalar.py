@@ -129,7 +129,7 @@ def _moved(leaf: list[Run], buffers: RangeBuffers) -> list[Run]:
     """Return rows with where they lie in what was read."""
     moved: list[Run] = []
     for page, positions, rows in leaf:
-        starts = buffers.places(np.array([start for start, *_ in positions], np.int64)).tolist()
+        starts = buffers.in_memory(np.array([start for start, *_ in positions], np.int64)).tolist()
         moved.append((page, [(start, *rest) for start, (_, *rest) in zip(starts, positions, strict=True)], rows))
     return moved
 

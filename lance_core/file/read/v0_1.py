@@ -38,8 +38,8 @@ from lance_core.limits import check_limit
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from lance_core.encoding.coded import Coded
-    from lance_core.encoding.plans import Plan, Rows, Steps
+    from lance_core.encoding.dictionary_encoded import DictionaryEncoded
+    from lance_core.encoding.plans import Plan, ReadPlan, Rows
     from lance_core.encoding.values import Int64s
     from lance_core.file.read.cache import FileCache
     from lance_core.file.read.field_reader import FieldReader
@@ -129,17 +129,17 @@ class ContentLegacy:
             num_data_bytes=start,
         )
 
-    def plan(self, fields: Sequence[FieldReader], rows: Rows) -> Steps[list[list[pa.Array]]]:
+    def plan(self, fields: Sequence[FieldReader], rows: Rows) -> ReadPlan[list[list[pa.Array]]]:
         """Read at least one row of each of these fields."""
         return together([field.plan(rows) for field in fields])
 
     def plan_selected(
         self, fields: Sequence[FieldReader], rows: range, selected: Int64s
-    ) -> Steps[list[list[pa.Array]]]:
+    ) -> ReadPlan[list[list[pa.Array]]]:
         """Read some of consecutive rows."""
         return selected_rows(self.plan(fields, rows), selected)
 
-    def plan_dictionary(self, field: FieldReader, rows: range) -> Steps[list[pa.Array | Coded]]:
+    def plan_dictionary(self, field: FieldReader, rows: range) -> ReadPlan[list[pa.Array | DictionaryEncoded]]:
         """Read consecutive rows of a field."""
         return arrays_of(field, rows)
 
@@ -290,7 +290,7 @@ class _Offsets:
     def num_items(self) -> int:
         return int(self.first_items[-1])
 
-    def read(self, rows: Rows) -> Steps[Spans]:
+    def read(self, rows: Rows) -> ReadPlan[Spans]:
         pieces = self.pages.cut(rows)
         spans = yield from read_spans(pieces, is_large=pa.types.is_large_list(self.kind), limit=self.pages.limit)
         bases = np.repeat(self.first_items[pieces.pages], pieces.counts)

@@ -29,8 +29,8 @@ from lance_core.frozen import frozen
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from lance_core.encoding.coded import Coded
-    from lance_core.encoding.plans import Plan, Rows, Steps
+    from lance_core.encoding.dictionary_encoded import DictionaryEncoded
+    from lance_core.encoding.plans import Plan, ReadPlan, Rows
     from lance_core.encoding.values import Int64s
     from lance_core.file.container import Container
     from lance_core.file.file_layout import FileLayout
@@ -91,7 +91,7 @@ class _Values:
         pages = split_rows(self.column.first_rows, rows)
         return together([self._read_page(number, inside) for number, inside in pages])
 
-    def _read_page(self, number: int, rows: Rows) -> Steps[pa.Array]:
+    def _read_page(self, number: int, rows: Rows) -> ReadPlan[pa.Array]:
         encoding = self.column.encoding(number)
         wanted = Wanted(self.column.pages[number].buffers, rows)
         if not isinstance(encoding, Dictionary):
@@ -144,12 +144,12 @@ class _Offsets:
     def num_items(self) -> int:
         return int(self.first_items[-1])
 
-    def read(self, rows: Rows) -> Steps[Spans]:
+    def read(self, rows: Rows) -> ReadPlan[Spans]:
         pages = split_rows(self.column.first_rows, rows)
         parts = yield from together([self._read_page(number, inside) for number, inside in pages])
         return parts[0] if len(parts) == 1 else _joined(parts)
 
-    def _read_page(self, number: int, rows: Rows) -> Steps[Spans]:
+    def _read_page(self, number: int, rows: Rows) -> ReadPlan[Spans]:
         encoding = self.column.offsets(number)
         spans = yield from read_ends(self.column.pages[number].buffers, encoding.ends, rows, encoding.null_adjustment)
         base, end = self.first_items[number : number + 2].tolist()
@@ -236,17 +236,17 @@ class ContentV20:
         """Return the layout of the file."""
         return self._container.file_layout(lambda layout: notation(decode_array_encoding(layout)), inner=True)
 
-    def plan(self, fields: Sequence[FieldReader], rows: Rows) -> Steps[list[list[pa.Array]]]:
+    def plan(self, fields: Sequence[FieldReader], rows: Rows) -> ReadPlan[list[list[pa.Array]]]:
         """Read at least one row of each of these fields."""
         return together([field.plan(rows) for field in fields])
 
     def plan_selected(
         self, fields: Sequence[FieldReader], rows: range, selected: Int64s
-    ) -> Steps[list[list[pa.Array]]]:
+    ) -> ReadPlan[list[list[pa.Array]]]:
         """Read some of consecutive rows."""
         return selected_rows(self.plan(fields, rows), selected)
 
-    def plan_dictionary(self, field: FieldReader, rows: range) -> Steps[list[pa.Array | Coded]]:
+    def plan_dictionary(self, field: FieldReader, rows: range) -> ReadPlan[list[pa.Array | DictionaryEncoded]]:
         """Read consecutive rows of a field."""
         return arrays_of(field, rows)
 

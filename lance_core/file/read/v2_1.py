@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from lance_core.encoding.coded import Coded
-    from lance_core.encoding.plans import Rows, Steps
+    from lance_core.encoding.dictionary_encoded import DictionaryEncoded
+    from lance_core.encoding.plans import ReadPlan, Rows
     from lance_core.encoding.values import Int64s
     from lance_core.file.container import Container
     from lance_core.file.file_layout import FileLayout
@@ -74,17 +74,17 @@ class ContentV21:
         pages = self._container.pages(numbers)
         return [self._field(shape, columns, pages, cache) for shape in shapes]
 
-    def plan(self, fields: Sequence[FieldReader], rows: Rows) -> Steps[list[list[pa.Array]]]:
+    def plan(self, fields: Sequence[FieldReader], rows: Rows) -> ReadPlan[list[list[pa.Array]]]:
         """Read at least one row of each of these fields."""
         return plan_fields(cast("Sequence[LeavesField]", fields), rows)
 
     def plan_selected(
         self, fields: Sequence[FieldReader], rows: range, selected: Int64s
-    ) -> Steps[list[list[pa.Array]]]:
+    ) -> ReadPlan[list[list[pa.Array]]]:
         """Read some of consecutive rows."""
         return plan_fields(cast("Sequence[LeavesField]", fields), rows, selected)
 
-    def plan_dictionary(self, field: FieldReader, rows: range) -> Steps[list[pa.Array | Coded]]:
+    def plan_dictionary(self, field: FieldReader, rows: range) -> ReadPlan[list[pa.Array | DictionaryEncoded]]:
         """Read consecutive rows of a field."""
         if isinstance(field, LeavesField) and field.num_leaves == 1 and field.leaves[0][0].is_plain:
             return plan_column(*field.leaves[0], rows, ReadOptions(keeps_dictionaries=True))

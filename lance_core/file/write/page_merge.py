@@ -12,10 +12,10 @@ import numpy as np
 import pyarrow as pa
 
 from lance_core.encoding.arrow_values import mask_array, settled
-from lance_core.encoding.coded import Coded
+from lance_core.encoding.dictionary_encoded import DictionaryEncoded
 from lance_core.encoding.kernels import empty, starts_of
 from lance_core.encoding.leaves import leaf_paths
-from lance_core.encoding.merge_coded import encode_coded
+from lance_core.encoding.merge_dictionaries import encode_merged
 from lance_core.encoding.options import page_options
 from lance_core.encoding.pages import RowsPage, encode_leaf
 from lance_core.encoding.profiles import profile_of
@@ -166,7 +166,7 @@ class _Merge:
 
     def _encoded(self) -> Iterator[RowsPage]:
         num_rows, step = self.column.num_rows, self._step()
-        waiting: list[pa.Array | Coded] = []
+        waiting: list[pa.Array | DictionaryEncoded] = []
         num_bytes = 0
         for low in range(0, num_rows, step):
             parts = self._read(range(low, min(low + step, num_rows)))
@@ -194,7 +194,7 @@ class _Merge:
         except ValueError:  # no fixed width
             return max(1, int(self.page_bytes / _CAUTION / max(self._stored_bytes, _GUESSED_BYTES)))
 
-    def _read(self, rows: range) -> list[pa.Array | Coded]:
+    def _read(self, rows: range) -> list[pa.Array | DictionaryEncoded]:
         """Those of some rows that are kept."""
         options = ReadOptions(keeps_dictionaries=True)
         try:
@@ -210,18 +210,18 @@ class _Merge:
             _pick(part, self.selected[low:high]) for part, low, high in zip(parts, bounds[:-1], bounds[1:], strict=True)
         ]
 
-    def _encode(self, parts: list[pa.Array | Coded], num_bytes: int) -> Iterator[RowsPage]:
+    def _encode(self, parts: list[pa.Array | DictionaryEncoded], num_bytes: int) -> Iterator[RowsPage]:
         count = sum(map(len, parts))
-        dictionary_parts = [part for part in parts if isinstance(part, Coded)]
+        dictionary_parts = [part for part in parts if isinstance(part, DictionaryEncoded)]
         if len(dictionary_parts) == len(parts):
             most_bytes = count * self._stored_bytes
-            page = encode_coded(
+            page = encode_merged(
                 dictionary_parts, self.options, most_bytes=most_bytes, may_lack=self.selected is not None
             )
             if page is not None:
                 yield RowsPage(count, page)
                 return
-        arrays = [part.values() if isinstance(part, Coded) else part for part in parts]
+        arrays = [part.values() if isinstance(part, DictionaryEncoded) else part for part in parts]
         whole = arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
         num_pages = max(1, round(num_bytes / self.page_bytes)) if rows_of_vectors(whole.type) is None else 1
         step = -(-count // num_pages)
@@ -229,18 +229,18 @@ class _Merge:
             yield from encode_leaf(self.column.path, whole.slice(start, step), self.options)
 
 
-def _num_bytes(part: pa.Array | Coded) -> int:
+def _num_bytes(part: pa.Array | DictionaryEncoded) -> int:
     """Bytes of values as an Arrow array; guessed for places in dictionaries."""
-    if isinstance(part, Coded):
+    if isinstance(part, DictionaryEncoded):
         return part.items.nbytes * len(part) // max(1, len(part.items))
     return part.nbytes
 
 
-def _pick(part: pa.Array | Coded, mask: Mask) -> pa.Array | Coded:
+def _pick(part: pa.Array | DictionaryEncoded, mask: Mask) -> pa.Array | DictionaryEncoded:
     if mask.all():
         return part
-    if isinstance(part, Coded):
-        return Coded(part.items, part.places[mask], None if part.validity is None else part.validity[mask])
+    if isinstance(part, DictionaryEncoded):
+        return DictionaryEncoded(part.items, part.indices[mask], None if part.validity is None else part.validity[mask])
     return settled(part).filter(mask_array(mask))
 
 

@@ -49,7 +49,7 @@ def small(monkeypatch):
 
 
 def content(found, start, end):
-    place = int(found.places(np.array([start]))[0])
+    place = int(found.in_memory(np.array([start]))[0])
     return bytes(found.memory[place : place + end - start])
 
 

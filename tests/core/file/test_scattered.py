@@ -52,7 +52,7 @@ def read(file, ranges):
     starts, sizes = np.array(ranges).T
     asked = ByteRanges(starts, np.minimum(starts + sizes, 475_000))
     found = ScatteredRead([file.copying(*in_order([asked]))]).result()
-    places = found.places(asked.starts)
+    places = found.in_memory(asked.starts)
     return [found.memory[at : at + size].tobytes() for at, size in zip(places, asked.ends - asked.starts, strict=True)]
 
 

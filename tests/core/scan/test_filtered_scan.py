@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 import pytest
 
 import lance_core
-from lance_core.encoding.coded import Coded
+from lance_core.encoding.dictionary_encoded import DictionaryEncoded
 from lance_core.encoding.layouts import constant, mini_block
 from lance_core.errors import InvalidInputError
 from lance_core.file.read import plan, strategy
@@ -174,8 +174,8 @@ def test_items_of_the_condition_are_looked_up_for_the_rows_that_match(tmp_path, 
         looked_up.append(len(coded))
         return values(coded)
 
-    values = Coded.values
-    monkeypatch.setattr(Coded, "values", counted)
+    values = DictionaryEncoded.values
+    monkeypatch.setattr(DictionaryEncoded, "values", counted)
     assert made.to_table(filter="few < 0.5").num_rows == count // 50
     assert sum(looked_up) == count // 50
 

@@ -20,7 +20,7 @@ def _bytes_moved_one_by_one(request):
     """Ranges of few bytes and of many take different ways; here both take both."""
     with pytest.MonkeyPatch.context() as patch:
         if request.param == "many":
-            patch.setattr(memory, "_FEW_BYTES", -1)
+            patch.setattr(memory, "_MOST_BYTES_ONE_BY_ONE", -1)
         yield
 
 
@@ -54,7 +54,7 @@ def test_ranges_stand_between_other_bytes(pairs, in_order, head, tail):
     pairs = sorted(pairs) if in_order else pairs
     starts, sizes = np.array(pairs, np.int64).reshape(-1, 2).T
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(memory, "_FEW_RANGES", 2)
+        patch.setattr(memory, "_MOST_RANGES_BY_NUMPY", 2)
         found = memory.gather_between(DATA, starts, sizes, head, tail)
     assert found.tobytes() == head + slow_gather(starts, sizes) + tail
     found[:] = 0  # it is nobody else's

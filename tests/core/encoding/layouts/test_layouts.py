@@ -24,7 +24,7 @@ def _path(kind):
 def _page(words, *, num_items, index=None, position=0, first_row=0, num_rows=None, **more):
     num_rows = num_items if num_rows is None else num_rows
     return chunk_table.PageWords(
-        words=words,
+        chunk_words=words,
         num_items=num_items,
         index=index,
         num_rows=num_rows,

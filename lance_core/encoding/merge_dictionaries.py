@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from lance_core.encoding.coded import Coded
+    from lance_core.encoding.dictionary_encoded import DictionaryEncoded
     from lance_core.encoding.layouts.page import EncodedPage
     from lance_core.encoding.options import PageOptions
     from lance_core.encoding.repdef import Mask
 
 
-def encode_coded(
-    parts: Sequence[Coded], options: PageOptions, *, most_bytes: float, may_lack: bool
+def encode_merged(
+    parts: Sequence[DictionaryEncoded], options: PageOptions, *, most_bytes: float, may_lack: bool
 ) -> EncodedPage | None:
     """A page of a leaf with nothing around it.
 
@@ -65,12 +65,12 @@ def encode_coded(
     return mini_block.encode(decoded, (FixedValues(item_indices), merged), options)
 
 
-def _moved(parts: Sequence[Coded], targets: FixedValues) -> npt.NDArray[Any]:
+def _moved(parts: Sequence[DictionaryEncoded], targets: FixedValues) -> npt.NDArray[Any]:
     """Places of all values, where each item, of all parts one after the other, has moved to another place."""
     bounds = starts_of(np.array([len(part.items) for part in parts])).tolist()
     moved: list[npt.NDArray[Any]] = []
     for part, low, high in zip(parts, bounds, bounds[1:], strict=False):
-        moved_indices = take_values(FixedValues(targets.data[low:high]), part.places)
+        moved_indices = take_values(FixedValues(targets.data[low:high]), part.indices)
         assert isinstance(moved_indices, FixedValues)  # noqa: S101 - as what was taken from
         moved.append(moved_indices.data)
     return moved[0] if len(moved) == 1 else np.concatenate(moved)
@@ -97,7 +97,7 @@ def _packed_bytes(count: int, items: FixedValues | VariableValues) -> float:
     return count * max(1, (len(items) - 1).bit_length()) / 8 + item_bytes
 
 
-def _joined_validity(parts: Sequence[Coded]) -> Mask | None:
+def _joined_validity(parts: Sequence[DictionaryEncoded]) -> Mask | None:
     """False for null; None if nothing is null."""
     if all(part.validity is None for part in parts):
         return None

@@ -20,26 +20,26 @@ if TYPE_CHECKING:
 
 
 @frozen
-class Coded:
+class DictionaryEncoded:
     """Some values of a column.
 
     Attributes:
         items: The items; none is null, some may be alike, and some may be no value's.
-        places: Shape (n,), unsigned: for each value its place among the items.
+        indices: Shape (n,), unsigned: for each value its index among the items.
         validity: Shape (n,), False for null; None if nothing is null.
     """
 
     items: pa.Array
-    places: npt.NDArray[Any]
+    indices: npt.NDArray[Any]
     validity: Mask | None
 
     def __len__(self) -> int:
         """Return the number of values."""
-        return len(self.places)
+        return len(self.indices)
 
-    def kept(self, rows: npt.NDArray[np.int64]) -> Coded:
+    def taken(self, rows: npt.NDArray[np.int64]) -> DictionaryEncoded:
         """Some of the values: shape (m,), their numbers."""
-        return Coded(self.items, self.places[rows], None if self.validity is None else self.validity[rows])
+        return DictionaryEncoded(self.items, self.indices[rows], None if self.validity is None else self.validity[rows])
 
     def questions(self) -> pa.Array:
         """The items, and null."""
@@ -54,7 +54,7 @@ class Coded:
         Raises:
             CorruptDataError: A place where there is no item.
         """
-        spread_answers = take_values(FixedValues(answers[:-1].view(np.uint8)), self.places)
+        spread_answers = take_values(FixedValues(answers[:-1].view(np.uint8)), self.indices)
         if not isinstance(spread_answers, FixedValues):
             raise CorruptDataError("answers are not of fixed width")
         mask: Mask = spread_answers.data.view(np.bool_)
@@ -62,8 +62,8 @@ class Coded:
 
     def values(self) -> pa.Array:
         """The values themselves; errors as `spread`."""
-        check_places(self.places, len(self.items))
-        index_array = numbers_array(self.places)
+        check_places(self.indices, len(self.items))
+        index_array = numbers_array(self.indices)
         if self.validity is not None:
             buffers = [pack_bits(self.validity), index_array.buffers()[1]]
             index_array = pa.Array.from_buffers(index_array.type, len(index_array), buffers)
