@@ -16,7 +16,6 @@ Source: message ``MiniBlockLayout``.
 
 from __future__ import annotations
 
-from functools import partial
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
@@ -28,7 +27,7 @@ from lance_core.encoding.choose import MAX_CHUNK_VALUES, encode_chunks, encode_p
 from lance_core.encoding.choose_dictionary import encode_dictionary
 from lance_core.encoding.choose_levels import encode_level_chunks
 from lance_core.encoding.codecs.dictionary import index_dtype
-from lance_core.encoding.kernels import check_chunks, empty, gather_windows, starts_of
+from lance_core.encoding.kernels import empty, gather_windows, starts_of
 from lance_core.encoding.layouts import blob
 from lance_core.encoding.layouts.chunk_bytes import assemble, chunk_sizes, pad8
 from lance_core.encoding.layouts.chunk_table import encode_repetition_index, encode_words, level_bounds
@@ -45,7 +44,6 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from lance_core.encoding.layouts.shared_levels import SharedLevels
     from lance_core.encoding.options import PageOptions
     from lance_core.encoding.repdef import LevelArray, Mask
     from lance_core.encoding.values import Bytes, Int64s, Values
@@ -140,7 +138,6 @@ def decode(
     *,
     rows: Int64s | None,
     keeps_dictionary: bool = False,
-    shared: SharedLevels | None = None,
 ) -> Decoded:
     """Decode chunks.
 
@@ -149,7 +146,6 @@ def decode(
         run: The chunks.
         rows: Which of the rows that the chunks hold are wanted, None for all.
         keeps_dictionary: Return places in dictionaries as such.
-        shared: Knows the levels of the leaf before.
 
     Raises:
         CorruptDataError: Chunks that do not fit their page.
@@ -159,15 +155,7 @@ def decode(
         raise CorruptDataError("pages that are encoded alike have different numbers of value buffers")
     opened = open_chunks(memory, run.starts, run.sizes, run.counts, layout)
     chunks = opened.values
-    decode_all = partial(_decode_levels, run, opened)
-    positions = rows
-    if shared is None or rows is not None or layout.rep is None:
-        levels = decode_all()
-    else:
-        level_chunks = [part for part in (opened.rep, opened.definition) if part is not None]
-        for level_chunk in level_chunks:
-            check_chunks(level_chunk, 1)  # before their bytes are compared
-        levels = shared.decode(_level_key(run), level_chunks, decode_all)
+    levels, positions = _decode_levels(run, opened), rows
     if rows is not None:
         levels, positions = pick_levels(levels, rows)
     values = registry.decode_chunks(layout.values, chunks) if positions is None else _pick(layout, chunks, positions)
@@ -177,12 +165,6 @@ def decode(
         items = _look_up(values, run, positions)
         values = items if keeps_dictionary else take_values(items.items, items.indices.data)
     return Decoded(levels=levels, values=values, num_slots=len(values))
-
-
-def _level_key(run: ChunkRun) -> object:
-    """Return the parameters for decoding levels, besides their bytes."""
-    is_cut = None if run.is_cut is None else run.is_cut.tobytes()
-    return [(layout.rep, layout.definition, layout.layers) for layout in run.layouts], run.bounds.tobytes(), is_cut
 
 
 def _decode_levels(run: ChunkRun, opened: OpenChunks) -> Levels:

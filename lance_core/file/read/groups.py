@@ -67,7 +67,7 @@ class MiniBlockGroup:
         column, selection, rows = self.column, self.selection, self.selection.rows
         if not isinstance(rows, range) or strategy.is_sparse(len(rows), selection.num_rows):
             return to_arrow(self.decode_values(buffers, np.asarray(rows)), column.path, column.kind, len(rows))
-        decoded = self.decode_values(buffers, None, shared=shared)
+        decoded = self.decode_values(buffers, None)
         if column.path.items_per_row > 1:  # chunks may begin inside of a row
             return to_arrow(cut(decoded, rows), column.path, column.kind, len(rows))
         return pick(to_arrow(decoded, column.path, column.kind, selection.num_rows, shared), rows)
@@ -104,7 +104,6 @@ class MiniBlockGroup:
         rows: Int64s | None,
         *,
         keeps_dictionary: bool = False,
-        shared: SharedLevels | None = None,
     ) -> Decoded:
         """Decode some of the rows that the chunks hold, or all of them; see `mini_block.decode`."""
         keeps_dictionary = keeps_dictionary or self.column.is_dictionary
@@ -118,7 +117,7 @@ class MiniBlockGroup:
             is_cut=self.selection.is_cut,
             dictionary=index.dictionary,
         )
-        return mini_block.decode(buffers.memory, run, rows=rows, keeps_dictionary=keeps_dictionary, shared=shared)
+        return mini_block.decode(buffers.memory, run, rows=rows, keeps_dictionary=keeps_dictionary)
 
 
 @dataclass(frozen=True, slots=True)
