@@ -5,13 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
-    import pyarrow as pa
-
-    from lance_core.encoding.dictionary_encoded import DictionaryEncoded
-    from lance_core.encoding.plans import ReadPlan, Rows
-    from lance_core.encoding.values import Int64s
     from lance_core.file.file_layout import FileLayout
     from lance_core.file.read.cache import FileCache
     from lance_core.file.read.field_reader import FieldReader
@@ -33,26 +28,6 @@ class Content(Protocol):
             columns: See `lance_core.file.read.reader.DataFileReader.scan`.
             cache: Takes the metadata of their pages.
         """
-        ...
-
-    def plan(self, fields: Sequence[FieldReader], rows: Rows, /) -> ReadPlan[list[list[pa.Array]]]:
-        """Read at least one row of each of these fields; see `FieldReader.plan`."""
-        ...
-
-    def plan_selected(
-        self, fields: Sequence[FieldReader], rows: range, selected: Int64s, /
-    ) -> ReadPlan[list[list[pa.Array]]]:
-        """Read some of consecutive rows.
-
-        Args:
-            fields: The fields.
-            rows: The consecutive rows.
-            selected: Shape (n,), at least one: which of them are wanted, counted from the first, ascending.
-        """
-        ...
-
-    def plan_dictionary(self, field: FieldReader, rows: range, /) -> ReadPlan[list[pa.Array | DictionaryEncoded]]:
-        """Read consecutive rows of one field, at least one; dictionary-encoded values may stay so."""
         ...
 
     def column_numbers(self) -> dict[int, int]:

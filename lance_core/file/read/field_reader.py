@@ -10,7 +10,6 @@ from lance_core.encoding.arrow_values import settled
 from lance_core.encoding.kernels import check_places, take_inside
 
 if TYPE_CHECKING:
-    from lance_core.encoding.dictionary_encoded import DictionaryEncoded
     from lance_core.encoding.plans import Plan, ReadPlan, Rows
     from lance_core.encoding.values import Int64s
     from lance_core.format.schema import Schema
@@ -67,13 +66,6 @@ def pick_joined(arrays: list[pa.Array], selected: Int64s | None) -> list[pa.Arra
         return [array]
     check_places(selected, len(array))
     return [take_inside(array, selected)]
-
-
-def arrays_of(field: FieldReader, rows: Rows) -> ReadPlan[list[pa.Array | DictionaryEncoded]]:
-    """Read the rows of a field as arrays."""
-    arrays: list[pa.Array | DictionaryEncoded] = []
-    arrays += yield from field.plan(rows)
-    return arrays
 
 
 def joined(arrays: list[pa.Array]) -> pa.Array:

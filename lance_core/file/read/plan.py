@@ -9,17 +9,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import accumulate, chain, pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import pyarrow as pa
 
 from lance_core.encoding.layouts.shared_levels import SharedLevels
 from lance_core.encoding.leaves import is_list_field, join_leaves
+from lance_core.encoding.plans import together
 from lance_core.file.read import strategy
 from lance_core.file.read.batches import batch_jobs
 from lance_core.file.read.column_read import PLAIN, ColumnRead, ReadOptions, find_pages
 from lance_core.file.read.direct import DirectJob
-from lance_core.file.read.field_reader import pick_joined
+from lance_core.file.read.field_reader import pick_joined, selected_rows
 from lance_core.file.read.groups import group_jobs
 from lance_core.file.read.page_index import PageRead, decode_indexes, index_ranges
 from lance_core.file.read.scalar import ScalarJob
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from lance_core.file.read.cache import PageCache
     from lance_core.file.read.column import Column, PageSlice
     from lance_core.file.read.column_read import Job
+    from lance_core.file.read.field_reader import FieldReader
     from lance_core.file.read.field_shapes import FieldShape
 
 
@@ -100,6 +102,16 @@ class FileRows(NamedTuple):
     fields: Sequence[LeavesField]
     rows: Rows
     base: int
+
+
+def plan_rows(
+    fields: Sequence[FieldReader], rows: Rows, selected: Int64s | None = None
+) -> ReadPlan[list[list[pa.Array]]]:
+    """Read rows of fields of a file of any version; arguments and result as of `plan_fields`."""
+    if fields and isinstance(fields[0], LeavesField):  # and so are the others
+        return plan_fields(cast("Sequence[LeavesField]", fields), rows, selected)
+    plan = together([field.plan(rows) for field in fields])
+    return plan if selected is None else selected_rows(plan, selected)
 
 
 def plan_fields(
@@ -213,6 +225,13 @@ def plan_column(column: Column, pages: PageCache, rows: range, options: ReadOpti
     yield from _load_indexes([read])
     yield from _decode(group_jobs(read, options))
     return read.arrays
+
+
+def plan_dictionary(field: FieldReader, rows: range) -> ReadPlan[list[Any]]:
+    """Read consecutive rows of one field of a file of any version; dictionary-encoded values may stay so."""
+    if isinstance(field, LeavesField) and field.num_leaves == 1 and field.leaves[0][0].is_plain:
+        return plan_column(*field.leaves[0], rows, ReadOptions(keeps_dictionaries=True))
+    return field.plan(rows)
 
 
 def _load_indexes(reads: Sequence[ColumnRead]) -> ReadPlan[None]:

@@ -20,7 +20,7 @@ from lance_core.file.container import Container
 from lance_core.file.read import strategy
 from lance_core.file.read.cache import FILE_CACHES, FileCache
 from lance_core.file.read.field_reader import Opened, joined
-from lance_core.file.read.plan import LeavesField, plan_ranges
+from lance_core.file.read.plan import LeavesField, plan_dictionary, plan_ranges, plan_rows
 from lance_core.file.read.several_files import Wanted
 from lance_core.file.read.v2_1 import ContentV21
 from lance_core.file.source import FileBytes
@@ -234,7 +234,7 @@ class DataFileReader:
         for low in range(start, end, window):
             high = min(low + window, end)
             with self._blaming_file():
-                plan = self._content.plan_dictionary(stream.fields[0], range(low, high))
+                plan = plan_dictionary(stream.fields[0], range(low, high))
                 parts = self._file.run(plan, answer=None if pages is None else pages.answer)
                 stream.passed(high)
                 if pages is not None:
@@ -263,12 +263,8 @@ class DataFileReader:
 
         def read(rows: range, selected: Int64s | None) -> pa.RecordBatch:
             with self._blaming_file():
-                content, fields = self._content, stream.fields
-                if selected is None:
-                    plan, count = content.plan(fields, rows), len(rows)
-                else:
-                    plan, count = content.plan_selected(fields, rows, selected), len(selected)
-                arrays = self._file.run(plan)
+                arrays = self._file.run(plan_rows(stream.fields, rows, selected))
+                count = len(rows if selected is None else selected)
                 stream.passed(rows.stop)
                 return batch_of([_slice(array, 0, count) for array in arrays], stream.schema, count)
 
@@ -308,7 +304,7 @@ class DataFileReader:
             _check_end(int(rows[-1]) + 1, opened.num_rows)
             is_range = strategy.is_consecutive(len(rows), int(rows[-1]) + 1 - int(rows[0]))
             dense: Rows = range(int(rows[0]), int(rows[-1]) + 1) if is_range else rows
-            pieces = yield from self._file.reading(self._content.plan(opened.fields, dense), is_scan=is_range)
+            pieces = yield from self._file.reading(plan_rows(opened.fields, dense), is_scan=is_range)
             if opened.is_settled and max(map(len, pieces), default=1) == 1:
                 arrays = [array for (array,) in pieces]
             else:
@@ -403,7 +399,7 @@ class DataFileReader:
 
     def _read(self, fields: list[FieldReader], rows: range, *, pages: PageBytes | None) -> list[list[pa.Array]]:
         """Return the rows of each field, in one or more arrays."""
-        return self._file.run(self._content.plan(fields, rows), answer=None if pages is None else pages.answer)
+        return self._file.run(plan_rows(fields, rows), answer=None if pages is None else pages.answer)
 
     def _page_bytes(self, fields: list[FieldReader], rows: range) -> PageBytes | None:
         """Return what fetches the pages that a scan goes through; None for a mapped file, which is not copied."""

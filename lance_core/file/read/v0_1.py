@@ -21,7 +21,6 @@ from lance_core.encoding.v2_0.ends import Spans
 from lance_core.encoding.v2_0.nesting import LIST_TYPES
 from lance_core.errors import CorruptDataError, InvalidInputError, UnsupportedError
 from lance_core.file.file_layout import ColumnSummary, FileLayout, PageSummary, fields_with_columns
-from lance_core.file.read.field_reader import arrays_of, selected_rows
 from lance_core.file.read.nodes import open_field
 from lance_core.format.legacy_dictionaries import is_legacy_dictionary
 from lance_core.format.legacy_file import (
@@ -36,9 +35,8 @@ from lance_core.frozen import frozen
 from lance_core.limits import check_limit
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping
 
-    from lance_core.encoding.dictionary_encoded import DictionaryEncoded
     from lance_core.encoding.plans import Plan, ReadPlan, Rows
     from lance_core.encoding.values import Int64s
     from lance_core.file.read.cache import FileCache
@@ -128,20 +126,6 @@ class ContentLegacy:
             num_metadata_bytes=self._limit - start,
             num_data_bytes=start,
         )
-
-    def plan(self, fields: Sequence[FieldReader], rows: Rows) -> ReadPlan[list[list[pa.Array]]]:
-        """Read at least one row of each of these fields."""
-        return together([field.plan(rows) for field in fields])
-
-    def plan_selected(
-        self, fields: Sequence[FieldReader], rows: range, selected: Int64s
-    ) -> ReadPlan[list[list[pa.Array]]]:
-        """Read some of consecutive rows."""
-        return selected_rows(self.plan(fields, rows), selected)
-
-    def plan_dictionary(self, field: FieldReader, rows: range) -> ReadPlan[list[pa.Array | DictionaryEncoded]]:
-        """Read consecutive rows of a field."""
-        return arrays_of(field, rows)
 
     def fields(self, projection: Schema, columns: Mapping[int, int], cache: FileCache) -> list[FieldReader]:
         """Open the fields of a projection.

@@ -20,16 +20,14 @@ from lance_core.encoding.v2_0.buffers import Wanted
 from lance_core.encoding.v2_0.ends import Spans, read_ends
 from lance_core.errors import CorruptDataError, InvalidInputError
 from lance_core.file.file_layout import field_of_column, fields_with_columns
-from lance_core.file.read.field_reader import arrays_of, selected_rows
 from lance_core.file.read.nodes import open_field
 from lance_core.format.array_encoding import Dictionary, ListOffsets, decode_array_encoding
 from lance_core.format.notation import notation
 from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
-    from lance_core.encoding.dictionary_encoded import DictionaryEncoded
     from lance_core.encoding.plans import Plan, ReadPlan, Rows
     from lance_core.encoding.values import Int64s
     from lance_core.file.container import Container
@@ -235,20 +233,6 @@ class ContentV20:
     def file_layout(self) -> FileLayout:
         """Return the layout of the file."""
         return self._container.file_layout(lambda layout: notation(decode_array_encoding(layout)), inner=True)
-
-    def plan(self, fields: Sequence[FieldReader], rows: Rows) -> ReadPlan[list[list[pa.Array]]]:
-        """Read at least one row of each of these fields."""
-        return together([field.plan(rows) for field in fields])
-
-    def plan_selected(
-        self, fields: Sequence[FieldReader], rows: range, selected: Int64s
-    ) -> ReadPlan[list[list[pa.Array]]]:
-        """Read some of consecutive rows."""
-        return selected_rows(self.plan(fields, rows), selected)
-
-    def plan_dictionary(self, field: FieldReader, rows: range) -> ReadPlan[list[pa.Array | DictionaryEncoded]]:
-        """Read consecutive rows of a field."""
-        return arrays_of(field, rows)
 
     def fields(self, projection: Schema, columns: Mapping[int, int], cache: FileCache) -> list[FieldReader]:
         """Open the fields of a projection.

@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from lance_core.encoding.leaves import packed_kind
 from lance_core.errors import InvalidInputError
 from lance_core.file.file_layout import field_of_column, fields_with_columns
 from lance_core.file.read.column import Column
-from lance_core.file.read.column_read import ReadOptions
-from lance_core.file.read.field_reader import arrays_of
 from lance_core.file.read.field_shapes import shapes_of
-from lance_core.file.read.plan import LeavesField, plan_column, plan_fields
+from lance_core.file.read.plan import LeavesField
 from lance_core.format.notation import notation
 from lance_core.format.page_layout import decode_layout
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
-    import pyarrow as pa
-
-    from lance_core.encoding.dictionary_encoded import DictionaryEncoded
-    from lance_core.encoding.plans import ReadPlan, Rows
-    from lance_core.encoding.values import Int64s
     from lance_core.file.container import Container
     from lance_core.file.file_layout import FileLayout
     from lance_core.file.read.cache import FileCache, PageCache
@@ -73,22 +66,6 @@ class ContentV21:
                 numbers.add(columns[field.id])
         pages = self._container.pages(numbers)
         return [self._field(shape, columns, pages, cache) for shape in shapes]
-
-    def plan(self, fields: Sequence[FieldReader], rows: Rows) -> ReadPlan[list[list[pa.Array]]]:
-        """Read at least one row of each of these fields."""
-        return plan_fields(cast("Sequence[LeavesField]", fields), rows)
-
-    def plan_selected(
-        self, fields: Sequence[FieldReader], rows: range, selected: Int64s
-    ) -> ReadPlan[list[list[pa.Array]]]:
-        """Read some of consecutive rows."""
-        return plan_fields(cast("Sequence[LeavesField]", fields), rows, selected)
-
-    def plan_dictionary(self, field: FieldReader, rows: range) -> ReadPlan[list[pa.Array | DictionaryEncoded]]:
-        """Read consecutive rows of a field."""
-        if isinstance(field, LeavesField) and field.num_leaves == 1 and field.leaves[0][0].is_plain:
-            return plan_column(*field.leaves[0], rows, ReadOptions(keeps_dictionaries=True))
-        return arrays_of(field, rows)
 
     def _field(
         self,
