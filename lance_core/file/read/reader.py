@@ -197,9 +197,9 @@ class DataFileReader:
             raise InvalidInputError(f"cannot read rows {start} to {end} in batches of {batch_size}", path=self._path)
         with self._blaming_file():
             stream = self._stream(projection, columns, end, keeps=is_kept)
-        widths = [width for field in stream.fields for width in field.widths]
+        widths = [field.widths for field in stream.fields]
         windows = None if is_kept else strategy.Windows(widths, batch_size)
-        step = strategy.kept_window_rows(widths, batch_size)
+        step = strategy.kept_window_rows([width for field in widths for width in field], batch_size)
         with self._blaming_file():
             pages = self._page_bytes(stream.fields, range(start, end))
         batches = self._scan(stream, range(start, end), pages, batch_size=batch_size, windows=windows, step=step)

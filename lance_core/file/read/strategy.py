@@ -226,21 +226,26 @@ def request_bytes(num_columns: int) -> int:
 
 
 class Windows:
-    """Rows that a scan decodes at once: as many as guessed, or fewer if they came to more bytes.
+    """Rows that a scan decodes at once: at first a part of what was guessed, then what bytes of rows before allow.
 
     Args:
-        widths: Guessed bytes of a row in each column.
+        fields: Guessed bytes of a row in each column of each field.
         batch_size: Rows of a batch.
     """
 
-    def __init__(self, widths: list[float], batch_size: int) -> None:
-        self._guess, self._batch_size = window_rows(widths, batch_size), batch_size
-        self._rows = max(1, self._guess // CAUTION // batch_size) * batch_size
+    def __init__(self, fields: list[list[float]], batch_size: int) -> None:
+        self._fields, self._batch_size = fields, batch_size
+        guess = window_rows([width for widths in fields for width in widths], batch_size)
+        self._rows = max(1, guess // CAUTION // batch_size) * batch_size
 
     def __next__(self) -> int:
         return self._rows
 
     def learn(self, num_bytes: list[int], num_rows: int) -> None:
-        """Heed the bytes that columns came to for so many rows."""
-        widths = [size / num_rows for size in num_bytes]
-        self._rows = min(self._guess, window_rows(widths, self._batch_size))
+        """Heed the bytes that fields came to for so many rows: alike in each of their columns, as far as is known."""
+        widths = [
+            max(size / num_rows / len(guessed), width / LEVELS_SHARE)
+            for size, guessed in zip(num_bytes, self._fields, strict=True)
+            for width in guessed
+        ]
+        self._rows = window_rows(widths, self._batch_size)

@@ -4,6 +4,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from lance_core.file.read import strategy
+
 N = 400_000
 
 
@@ -78,3 +80,13 @@ def test_scan_holds_a_window_not_the_file(data_file, monkeypatch):
     next(batches)
     assert _num_bytes(reader._source.calls[1:]) < 400_000
     assert sum(batch.num_rows for batch in batches) == N - 1000
+
+
+def test_windows_grow_to_what_the_rows_before_came_to():
+    least = strategy.GUESSED_STRING_BYTES
+    windows = strategy.Windows([[8.0], [float(least * strategy.LEVELS_SHARE)] * 6], 1024)
+    first = next(windows)
+    windows.learn([8 * first, 6 * 32 * first], first)  # six leaves share what their field came to
+    assert next(windows) == strategy.window_rows([8.0] + [32.0] * 6, 1024) > strategy.CAUTION * first
+    windows.learn([0, 0], first)  # what is null now need not be so later
+    assert next(windows) == strategy.window_rows([2.0] + [float(least)] * 6, 1024)
