@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import figures
+import growth_report
 from figures import Memory, OfData, Peak, Single
 
 if TYPE_CHECKING:
@@ -156,6 +157,9 @@ _ALL = (
     *[Goal(45, f"streamed scan of {one}", 1.0, 0.7, OfData(one, "stream", _like(one)))
       for one in (*_TABLES, "embeddings", "wide")],
     *[Goal(46, f"{work} of other shapes, worst", 1.0, 0.7, figures.OfShapes(work)) for work in SHAPE_WORKS],
+    Goal(47, "time per row at ten times the size, worst", 1.2, 1.1, growth_report.time_growth),
+    Goal(48, "memory of writes and streams at ten times the size", 128, 64, growth_report.memory_of_streams, "MiB"),
+    Goal(48, "memory of compactions at ten times the size", 2048, 1024, growth_report.memory_of_compactions, "MiB"),
     *[Goal(0, f"first {work} of {one} in a process", _ANY, _ANY, Single(f"first {work} of {one}"))
       for one in _TEXTS for work in _FIRST],
     *_other_profiles(),

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from figures import of_shape
 from goals import SHAPE_WORKS, SLACK, table
+from growth_report import curves, growth_text
 from picture import ROWS, bars
 from shapes import SHAPES
 from spark_figures import spark_text
@@ -27,7 +28,7 @@ HERE = Path(__file__).parent
 PUBLISHED = HERE / "published"
 README = {
     HERE.parent / "README.md": ("summary",),
-    HERE / "README.md": ("goals", "shapes", "spark", "codecs", "far"),
+    HERE / "README.md": ("goals", "shapes", "growth", "spark", "codecs", "far"),
     HERE.parent / "docs/compression.md": ("profiles",),
     HERE.parent / "docs/vector-search.md": ("vectors",),
     HERE.parent / "docs/full-text-search.md": ("texts",),
@@ -191,6 +192,7 @@ PARTS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "summary": summary_text,
     "goals": goals_text,
     "shapes": shapes_text,
+    "growth": growth_text,
     "spark": spark_text,
     "codecs": codecs_text,
     "profiles": profiles_text,
@@ -235,6 +237,9 @@ def publish(results: Mapping[str, Any]) -> list[Path]:
     kept.write_text(json.dumps(results, indent=1) + "\n")
     drawn.write_text(bars(results))
     written = [kept, drawn]
+    if "growth" in results:
+        written.append(PUBLISHED / "growth.svg")
+        written[-1].write_text(curves(results))
     first, last = MARKS
     pattern = re.compile(f"{re.escape(first)}\n.*?{re.escape(last)}", re.DOTALL)
     for path, parts in README.items():

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parents[2] / "benchmarks"
-NUM_ROWS = 46
+NUM_ROWS = 48
 
 
 @pytest.fixture(name="report")
@@ -147,10 +147,33 @@ def test_rows_of_two_checkouts_are_judged_by_all_pairs():
     assert checkouts.print_rows(named) == 1
 
 
+def test_growth_is_judged_by_the_last_size_beside_the_first(report):
+    def spent(first, last, memory):
+        return [[first, first, 1.0], [first, first, 1.0], [last, last, memory]]
+
+    works = {
+        "write": {"lance_core": spent(10, 11, 40), "pylance": spent(20, 30, 50)},
+        "stream": {"lance_core": spent(10, 15, 70), "pylance": spent(20, 20, 60), "Parquet": spent(5, 5, 5)},
+        "compact": {"lance_core": spent(10, 10, 300), "pylance": spent(20, 20, 60)},
+    }
+    growth = {"load": 0.1, "seconds": 60, "kinds": {"taxi": {"rows": 4_000_000, "works": works}}}
+    found = {row["row"]: row for row in report.table({**results_of({}), "growth": growth}) if row["row"] in {47, 48}}
+    assert (found[47]["found"], found[47]["anchor"]) == (1.5, "taxi, stream: the smallest size")
+    assert found[48]["work"].startswith("memory of compactions")
+    memory = [row["found"] for row in report.table({**results_of({}), "growth": growth}) if row["row"] == 48]
+    assert memory == [70, 300]
+    assert "| taxi | 40,000,000 | stream | 15 | 1.50 | 1.00 | 1.00 | 0.75 | 70 | 60 |" in report.growth_text(
+        {"growth": growth}
+    )
+    assert report.curves({"growth": growth}).count("<polyline ") == 2 * (2 + 3 + 2)
+
+
 def test_what_is_published_is_what_was_measured(report):
     results = json.loads((report.PUBLISHED / "results.json").read_text())
     assert results["goals"] == report.table(results)
     assert (report.PUBLISHED / "bars.svg").read_text() == report.bars(results)
+    if "growth" in results:
+        assert (report.PUBLISHED / "growth.svg").read_text() == report.curves(results)
     found = {path: report.parts_of(path.read_text()) for path in report.README}
     for path, parts in report.README.items():
         assert found[path] == [report.PARTS[part](results) for part in parts]
