@@ -230,7 +230,7 @@ class DataFileReader:
         self, stream: _Stream, rows: range, pages: PageBytes | None, batch_size: int
     ) -> Iterator[pa.Array | DictionaryEncoded]:
         start, end = rows.start, rows.stop
-        window = strategy.dictionary_window_rows(stream.fields[0].widths, batch_size)
+        window = strategy.window_rows(stream.fields[0].widths, batch_size)
         for low in range(start, end, window):
             high = min(low + window, end)
             with self._blaming_file():

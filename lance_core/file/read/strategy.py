@@ -81,12 +81,10 @@ WINDOW_BYTES_OF_A_COLUMN, MOST_WINDOW_BYTES = 1 << 16, 3 << 24
 """And at least so many bytes of each column on average, up to so many of all: 500 columns take a third less CPU time,
 and 35 MiB more."""
 
-COLUMN_WINDOW_BYTES = 1 << 22
-"""Likewise of one column; strings need several times as much on the way. With a half more, lists of structs take a
-tenth less CPU time, but texts 12 MiB more than the 64 that a stream may take."""
-
-DICTIONARY_WINDOW_BYTES = 1 << 23
-"""Likewise of a column that is read alone, most of which stays dictionary-encoded (row 26, "filtered count")."""
+COLUMN_WINDOW_BYTES = 1 << 23
+"""Likewise of one column, whose strings need several times as much on the way. With half of it a stream of texts takes a
+quarter more CPU time, and as much memory: columns of so few rows are decoded together. With a quarter more it takes
+30 MiB more than the 64 that it may (rows 26, "filtered count", and 29)."""
 
 KEPT_WINDOW_BYTES, KEPT_COLUMN_WINDOW_BYTES = 1 << 26, 1 << 25
 """Likewise for reads that keep all rows: larger steps are cheaper (row 18)."""
@@ -97,7 +95,7 @@ BYTES_OF_A_CUT = 1 << 16
 KEPT_BYTES_OF_A_COLUMN = 1 << 19
 """And at least so many bytes of each column on average: a step of a column costs as much as 100 KiB of its values."""
 
-CAUTION = 4
+CAUTION = 8
 """The first window is so much smaller: what is compressed may be much larger than it looks."""
 
 GUESSED_STRING_BYTES = 16
@@ -196,11 +194,6 @@ def kept_window_rows(widths: list[float], batch_size: int) -> int:
     """Return the rows that a read that keeps all rows decodes at once."""
     num_bytes = max(KEPT_WINDOW_BYTES, KEPT_BYTES_OF_A_COLUMN * len(widths))
     return _fitting_rows(widths, batch_size, num_bytes, KEPT_COLUMN_WINDOW_BYTES)
-
-
-def dictionary_window_rows(widths: list[float], batch_size: int) -> int:
-    """Return the rows of one column that are decoded at once if most of it stays dictionary-encoded."""
-    return _fitting_rows(widths, batch_size, WINDOW_BYTES, DICTIONARY_WINDOW_BYTES)
 
 
 def _fitting_rows(widths: list[float], batch_size: int, num_bytes: int, column_bytes: int) -> int:
