@@ -82,9 +82,9 @@ WINDOW_BYTES_OF_A_COLUMN, MOST_WINDOW_BYTES = 1 << 16, 3 << 24
 and 35 MiB more."""
 
 COLUMN_WINDOW_BYTES = 1 << 23
-"""Likewise of one column, whose strings need several times as much on the way. With half of it a stream of texts takes a
-quarter more CPU time, and as much memory: columns of so few rows are decoded together. With a quarter more it takes
-30 MiB more than the 64 that it may (rows 26, "filtered count", and 29)."""
+"""Likewise of one column, whose strings need several times as much on the way. With half of it a stream of texts takes
+a quarter more CPU time, and as much memory: columns of so few rows are decoded together. With a quarter more it takes
+30 MiB more (rows 26, "filtered count", and 29)."""
 
 KEPT_WINDOW_BYTES, KEPT_COLUMN_WINDOW_BYTES = 1 << 26, 1 << 25
 """Likewise for reads that keep all rows: larger steps are cheaper (row 18)."""
