@@ -88,7 +88,7 @@ def branch_reference(branch: str | None, version: Reference) -> Reference:
 
 
 def point_in_time(time: datetime | str) -> datetime:
-    """A point in time; local time if there is no time zone.
+    """Return a point in time; local time if there is no time zone.
 
     Raises:
         InvalidInputError: Something else.
@@ -166,7 +166,7 @@ def file_limits(
 
 
 def file_version(asked: str | None, existing: Snapshot | None) -> str:
-    """The file version to write: the one asked for, else that of the dataset, else the default.
+    """Return the file version to write: the one asked for, else that of the dataset, else the default.
 
     Raises:
         UnsupportedError: A version that lance_core does not write.

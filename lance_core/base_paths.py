@@ -32,12 +32,12 @@ class DatasetBasePath:
 
 
 def to_public(base: BasePath) -> DatasetBasePath:
-    """The public form of a base path."""
+    """Return the public form of a base path."""
     return DatasetBasePath(base.path, base.name, base.is_dataset_root, base.id)
 
 
 def from_public(bases: Iterable[DatasetBasePath]) -> tuple[BasePath, ...]:
-    """The inner form of base paths that shall be added; addresses are made absolute.
+    """Return the inner form of base paths that shall be added; addresses are made absolute.
 
     Raises:
         InvalidInputError: Something else, an id that is none, or an address that a table may not name.

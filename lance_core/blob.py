@@ -64,17 +64,17 @@ class Blob:
 
     @staticmethod
     def from_bytes(data: bytes | bytearray | memoryview) -> Blob:
-        """A blob that is stored in the table."""
+        """Return a blob that is stored in the table."""
         return Blob(data=bytes(data))
 
     @staticmethod
     def from_uri(uri: str, position: int | None = None, size: int | None = None) -> Blob:
-        """A blob that stays where it is, or a part of it."""
+        """Return a blob that stays where it is, or a part of it."""
         return Blob(uri=uri, position=position, size=size)
 
     @staticmethod
     def empty() -> Blob:
-        """A blob of no bytes, which is not null."""
+        """Return a blob of no bytes, which is not null."""
         return Blob(data=b"")
 
 
@@ -187,7 +187,7 @@ class BlobFile(io.BufferedIOBase):
         return f"<BlobFile size={self.size()}>"
 
     def size(self) -> int:
-        """Bytes of the blob."""
+        """Return bytes of the blob."""
         if not self._location.is_whole:
             return self._location.size
         start, end = self._range()
@@ -239,7 +239,7 @@ class BlobFile(io.BufferedIOBase):
         return self.read(io.DEFAULT_BUFFER_SIZE if size < 0 else size)
 
     def readall(self) -> bytes:
-        """All bytes that are left."""
+        """Return all bytes that are left."""
         return self.read()
 
     def readinto(self, buffer: WriteableBuffer, /) -> int:

@@ -21,7 +21,7 @@ class Branches:
         self._store = snapshot.store
 
     def list(self) -> dict[str, dict[str, Any]]:
-        """All branches: name to what is known of it.
+        """Return all branches: name to what is known of it.
 
         Keys are parent_branch, parent_version, branch_identifier, create_at (Unix seconds), manifest_size, metadata.
 
@@ -33,7 +33,7 @@ class Branches:
         return {branch.name: _to_dict(branch) for branch in branches.list_branches(self._store)}
 
     def list_ordered(self, order: str | None = None) -> list[tuple[str, dict[str, Any]]]:
-        """All branches by the version they come from, then by name.
+        """Return all branches by the version they come from, then by name.
 
         Args:
             order: ``asc`` or ``desc`` (default).

@@ -329,7 +329,7 @@ class LanceDataset:
         return type(self)(snapshot.store.uri, session=self._session, snapshot=snapshot, **self._settings())
 
     def session(self) -> Session:
-        """The session that it was opened with; one of its own if there was none."""
+        """Return the session that it was opened with; one of its own if there was none."""
         self._session = self._session or Session()
         return self._session
 

@@ -39,7 +39,7 @@ class DatasetDelta:
         return f"DatasetDelta({self._snapshot.store.uri!r}, {self.begin_version}..{self.end_version})"
 
     def list_transactions(self) -> list[Transaction]:
-        """The transactions that made the versions, in order.
+        """Return the transactions that made the versions, in order.
 
         Raises:
             VersionNotFoundError: One of the versions was cleaned up, or does not exist.
@@ -54,7 +54,7 @@ class DatasetDelta:
         return transactions
 
     def get_inserted_rows(self) -> pa.RecordBatchReader:
-        """Rows that were added: all columns, ``_rowid`` and both row versions, as they are now.
+        """Return rows that were added: all columns, ``_rowid`` and both row versions, as they are now.
 
         A row that was updated after ``end_version`` has its newest values here; one that was deleted is missing.
         """

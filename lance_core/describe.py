@@ -32,7 +32,7 @@ _COUNTS = re.compile(r"(num_\w+=\d+|has_\w+|layers=\[[^]]*\])(, )?")
 def describe(
     uri: str | os.PathLike[str], *, storage_options: Mapping[str, str] | None = None, measure: bool = True
 ) -> str:
-    """A data file or a table as text.
+    """Return a data file or a table as text.
 
     Args:
         uri: Path or address.
@@ -108,7 +108,7 @@ def _metadata(metadata: Mapping[str, bytes]) -> list[str]:
 
 
 def _arrow_bytes(readers: Iterable[DataFileReader]) -> Counter[str]:
-    """Bytes of each top-level column in Arrow."""
+    """Return bytes of each top-level column in Arrow."""
     sizes: Counter[str] = Counter()
     for reader in readers:
         numbers = reader.column_numbers
@@ -143,12 +143,12 @@ def _column_table(layouts: Sequence[FileLayout], arrow_bytes: Mapping[str, int])
 
 
 def _top(path: str, names: Mapping[str, int]) -> str:
-    """The top-level field of a path; names may have dots themselves."""
+    """Return the top-level field of a path; names may have dots themselves."""
     return path if path in names else path.partition(".")[0]
 
 
 def _short(encoding: str) -> str:
-    """An encoding without what differs from page to page."""
+    """Return an encoding without what differs from page to page."""
     return _COUNTS.sub("", encoding).replace("Layout(", "(").replace(", )", ")").replace("()", "")
 
 

@@ -30,7 +30,7 @@ class LanceError(Exception):
         self.offset = offset
 
     def __str__(self) -> str:
-        """The message, followed by advice and where it happened."""
+        """Return the message, followed by advice and where it happened."""
         text = f"{self.message}; {self.advice}" if self.advice else self.message
         where = [] if self.path is None else [self.path]
         if self.offset is not None:

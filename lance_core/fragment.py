@@ -106,7 +106,7 @@ class LanceFragment:
         return self._dataset.schema
 
     def data_files(self) -> list[DataFile]:
-        """The data files."""
+        """Return the data files."""
         return list(self.inner.files)
 
     def deletion_file(self) -> str | None:
@@ -261,7 +261,7 @@ class LanceFragment:
         return made.to_pandas(blob_mode=blob_mode)
 
     def head(self, num_rows: int) -> pa.Table:
-        """The first rows."""
+        """Return the first rows."""
         return self.to_table(limit=num_rows)
 
     scanner = fragment_columns.scanner

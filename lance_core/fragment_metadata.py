@@ -49,11 +49,11 @@ class FragmentMetadata:
         return self.physical_rows - self.num_deletions
 
     def data_files(self) -> list[DataFile]:
-        """The data files."""
+        """Return the data files."""
         return list(self.files)
 
     def to_json(self) -> dict[str, Any]:
-        """A value made of dicts, lists, numbers and text only, as in pylance."""
+        """Return a value made of dicts, lists, numbers and text only, as in pylance."""
         return {
             "id": self.id,
             "files": [_file_to_json(file) for file in self.files],
@@ -140,7 +140,7 @@ def _lineage_from_json(text: str | None) -> LineageSequence | None:
 
 
 def to_metadata(fragment: Fragment) -> FragmentMetadata:
-    """The public form of a fragment."""
+    """Return the public form of a fragment."""
     return FragmentMetadata(
         id=fragment.id,
         files=list(fragment.files),
@@ -153,7 +153,7 @@ def to_metadata(fragment: Fragment) -> FragmentMetadata:
 
 
 def from_metadata(metadata: FragmentMetadata) -> Fragment:
-    """The inner form of a fragment."""
+    """Return the inner form of a fragment."""
     return Fragment(
         id=metadata.id,
         files=tuple(metadata.files),

@@ -62,7 +62,7 @@ class Index:
 
 
 def to_public(index: IndexMetadata) -> Index:
-    """The public form of an entry."""
+    """Return the public form of an entry."""
     fields = index_fields(index)
     return Index(
         uuid=index.uuid_text,
@@ -80,7 +80,7 @@ def to_public(index: IndexMetadata) -> Index:
 
 
 def from_public(index: Index) -> IndexMetadata:
-    """The inner form of an entry.
+    """Return the inner form of an entry.
 
     Raises:
         InvalidInputError: A value that no entry can have.
@@ -109,7 +109,7 @@ def from_public(index: Index) -> IndexMetadata:
 
 
 def uuid_bytes(text: str) -> bytes:
-    """The 16 bytes of a hyphenated uuid.
+    """Return the 16 bytes of a hyphenated uuid.
 
     Raises:
         InvalidInputError: Not a uuid.

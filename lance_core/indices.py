@@ -85,7 +85,7 @@ class IndexDescription:
 
 
 def describe(manifest: Manifest) -> list[IndexDescription]:
-    """The indices of a version by name; those that the format itself keeps are left out."""
+    """Return the indices of a version by name; those that the format itself keeps are left out."""
     by_name: dict[str, list[IndexMetadata]] = {}
     for index in manifest.indices:
         if not index.name.startswith(_SYSTEM_PREFIX):

@@ -206,7 +206,7 @@ class Transaction:
 
 
 def to_inner(transaction: Transaction, *, table: Callable[[], Schema] | None = None) -> InnerTransaction:
-    """The form that is committed.
+    """Return the form that is committed.
 
     Args:
         transaction: The transaction.
@@ -229,7 +229,7 @@ def to_inner(transaction: Transaction, *, table: Callable[[], Schema] | None = N
 
 
 def to_inner_operation(operation: LanceOperation.BaseOperation | inner.Operation) -> inner.Operation:
-    """The form of an operation that is committed; errors as in `to_inner`."""
+    """Return the form of an operation that is committed; errors as in `to_inner`."""
     convert = _TO_INNER.get(type(operation))
     if convert is None:
         raise InvalidInputError(f"cannot commit a {type(operation).__name__}: it is not a LanceOperation")
@@ -237,7 +237,7 @@ def to_inner_operation(operation: LanceOperation.BaseOperation | inner.Operation
 
 
 def from_inner(transaction: InnerTransaction) -> Transaction:
-    """The public form of a transaction."""
+    """Return the public form of a transaction."""
     operation = transaction.operation
     convert = _FROM_INNER.get(type(operation))
     return Transaction(

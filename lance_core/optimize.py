@@ -92,7 +92,7 @@ class CompactionTask:
         return _public(execute_task(dataset.snapshot, task, self.options, **chosen))
 
     def json(self) -> str:
-        """The task as JSON."""
+        """Return the task as JSON."""
         options = {**asdict(self.options), "excluded_fragment_ids": sorted(self.options.excluded_fragment_ids)}
         fragments = [fragment.to_json() for fragment in self.fragments]
         return json.dumps({"read_version": self.read_version, "fragments": fragments, "options": options})
@@ -132,7 +132,7 @@ class CompactionPlan:
         return len(self.tasks)
 
     def json(self) -> str:
-        """The plan as JSON."""
+        """Return the plan as JSON."""
         tasks = [json.loads(task.json()) for task in self.tasks]
         return json.dumps({"read_version": self.read_version, "tasks": tasks})
 
@@ -169,7 +169,7 @@ class RewriteResult:
         return _inner(self).metrics
 
     def json(self) -> str:
-        """The result as JSON."""
+        """Return the result as JSON."""
         lists = {name: [result.to_json() for result in getattr(self, name)] for name in _FRAGMENT_LISTS}
         return json.dumps({"read_version": self.read_version, **lists})
 

@@ -78,7 +78,7 @@ class FragmentSampler(Sampler):
 
     @abstractmethod
     def iter_fragments(self, dataset: LanceDataset) -> Iterable[LanceFragment]:
-        """The fragments to read, in their order."""
+        """Return the fragments to read, in their order."""
         raise NotImplementedError
 
 
@@ -86,7 +86,7 @@ class FullScanSampler(FragmentSampler):
     """Reads all fragments, in the order of the table."""
 
     def iter_fragments(self, dataset: LanceDataset) -> Iterable[LanceFragment]:
-        """All fragments."""
+        """Return all fragments."""
         return dataset.get_fragments()
 
 
@@ -134,7 +134,7 @@ class ShardedFragmentSampler(_Shard, FragmentSampler):
     """Reads every so many-th fragment: each process reads whole fragments, which is the cheapest way to share."""
 
     def iter_fragments(self, dataset: LanceDataset) -> Iterable[LanceFragment]:
-        """The fragments of this process."""
+        """Return the fragments of this process."""
         fragments = dataset.get_fragments()
         return [fragments[number] for number in self._mine(len(fragments))]
 

@@ -162,22 +162,22 @@ class LanceScanner:
         return with_types(self._snapshot.manifest.schema.to_arrow())
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
-        """The rows, batch by batch."""
+        """Return the rows, batch by batch."""
         batches = run_query(self._files, self._fragments, self._query)
         return batches_with_types(self._query.schema, batches)
 
     def to_table(self) -> pa.Table:
-        """The rows, in memory."""
+        """Return the rows, in memory."""
         query = replace(self._query, plan=replace(self._query.plan, is_kept=True))
         batches = batches_with_types(query.schema, run_query(self._files, self._fragments, query))
         return pa.Table.from_batches(batches, schema=self.schema)
 
     def to_reader(self) -> pa.RecordBatchReader:
-        """The rows, as a stream that other libraries take."""
+        """Return the rows, as a stream that other libraries take."""
         return pa.RecordBatchReader.from_batches(self.schema, self.to_batches())
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """The Arrow PyCapsule interface."""
+        """Return the Arrow PyCapsule interface."""
         return self.to_reader().__arrow_c_stream__(requested_schema)
 
     def to_pandas(self, *, blob_mode: str = DEFAULT_BLOB_MODE, **arrow_options: Any) -> Any:
@@ -249,7 +249,7 @@ class LanceScanner:
     take = refused("LanceScanner.take")
 
     def head(self, num_rows: int) -> pa.Table:
-        """The first rows of the result."""
+        """Return the first rows of the result."""
         batches: list[pa.RecordBatch] = []
         for batch in self.to_batches():
             batches.append(batch.slice(0, num_rows))
@@ -386,7 +386,7 @@ def make_scanner(
     row_addr_blocklist: bytes | None = None,
     scan_stats_callback: Callable[[Any], None] | None = None,
 ) -> LanceScanner:
-    """A scanner over fragments; arguments as of `LanceDataset.scanner`."""
+    """Return a scanner over fragments; arguments as of `LanceDataset.scanner`."""
     # Rows and their order are the same whatever these are.
     del scan_in_order, batch_readahead, fragment_readahead, io_buffer_size, late_materialization, use_stats
     refuse_given(
@@ -491,7 +491,7 @@ _SCAN_ARGUMENTS = frozenset({"columns", "filter", "limit", "offset", *ScanOption
 
 
 def check_default_options(options: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """The ``default_scan_options`` of a dataset.
+    """Return the ``default_scan_options`` of a dataset.
 
     Raises:
         InvalidInputError: One that scans do not have.

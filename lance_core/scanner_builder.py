@@ -38,23 +38,23 @@ class ScannerBuilder:
         return self._with(filter=filter)
 
     def limit(self, n: int | None = None) -> ScannerBuilder:
-        """Rows at most."""
+        """Return rows at most."""
         return self._with(limit=n)
 
     def offset(self, n: int | None = None) -> ScannerBuilder:
-        """Rows to leave out first."""
+        """Return rows to leave out first."""
         return self._with(offset=n)
 
     def batch_size(self, batch_size: int) -> ScannerBuilder:
-        """Rows read at a time."""
+        """Return rows read at a time."""
         return self._with(batch_size=batch_size)
 
     def batch_size_bytes(self, batch_size_bytes: int | None) -> ScannerBuilder:
-        """Bytes in a batch, roughly."""
+        """Return bytes in a batch, roughly."""
         return self._with(batch_size_bytes=batch_size_bytes)
 
     def strict_batch_size(self, strict_batch_size: bool = False) -> ScannerBuilder:
-        """All batches but the last have exactly as many rows as asked for."""
+        """Return all batches but the last have exactly as many rows as asked for."""
         return self._with(strict_batch_size=strict_batch_size)
 
     def with_row_id(self, with_row_id: bool = True) -> ScannerBuilder:
@@ -170,5 +170,5 @@ class ScannerBuilder:
     with_index_segments = refused("ScannerBuilder.with_index_segments")
 
     def to_scanner(self) -> Any:
-        """The scanner."""
+        """Return the scanner."""
         return self.ds.scanner(**self._options)

@@ -34,7 +34,7 @@ class LanceField:
         return self.inner.name
 
     def id(self) -> int:
-        """Number of the field, stable for the life of the dataset."""
+        """Return number of the field, stable for the life of the dataset."""
         return self.inner.id
 
     def children(self) -> list[LanceField]:
@@ -42,7 +42,7 @@ class LanceField:
         return [LanceField(child) for child in self.inner.children]
 
     def to_arrow(self) -> pa.Field:
-        """The Arrow field."""
+        """Return the Arrow field."""
         return with_types(pa.schema([self.inner.to_arrow()])).field(0)
 
     @property
@@ -87,15 +87,15 @@ class LanceSchema:
         return LanceSchema(Schema.from_arrow(schema))
 
     def to_pyarrow(self) -> pa.Schema:
-        """The Arrow schema."""
+        """Return the Arrow schema."""
         return with_types(self.inner.to_arrow())
 
     def fields(self) -> list[LanceField]:
-        """The top-level fields."""
+        """Return the top-level fields."""
         return [LanceField(field) for field in self.inner.fields]
 
     def field(self, name: str) -> LanceField | None:
-        """The field of a name or dotted path; None if there is none.
+        """Return the field of a name or dotted path; None if there is none.
 
         Args:
             name: Parts with dots in their names stand in backticks.
@@ -108,7 +108,7 @@ class LanceSchema:
         return self._find(names, str) or self._find([step.lower() for step in names], str.lower)
 
     def unenforced_primary_key(self) -> list[LanceField]:
-        """The fields of the declared primary key, in its order."""
+        """Return the fields of the declared primary key, in its order."""
         key_fields = [field for field in self.inner.walk() if field.unenforced_primary_key]
         return [
             LanceField(part)
@@ -116,7 +116,7 @@ class LanceSchema:
         ]
 
     def unenforced_clustering_key(self) -> list[LanceField]:
-        """The fields of the declared clustering key, in its order."""
+        """Return the fields of the declared clustering key, in its order."""
         key_fields = [field for field in self.inner.walk() if field.unenforced_clustering_key]
         order = sorted(key_fields, key=lambda field: (field.unenforced_clustering_key_position, field.id))
         return [LanceField(field) for field in order]
@@ -132,7 +132,7 @@ class LanceSchema:
 
 
 def _split_path(path: str) -> list[str]:
-    """The names in a dotted path."""
+    """Return the names in a dotted path."""
     path_names = [""]
     is_quoted = False
     for character in path:
@@ -146,7 +146,7 @@ def _split_path(path: str) -> list[str]:
 
 
 def to_inner(schema: LanceSchema | Schema | pa.Schema) -> Schema:
-    """The form that is committed; fields of an Arrow schema are numbered from 0.
+    """Return the form that is committed; fields of an Arrow schema are numbered from 0.
 
     Raises:
         InvalidInputError: Not a schema.
@@ -162,7 +162,7 @@ def to_inner(schema: LanceSchema | Schema | pa.Schema) -> Schema:
 
 
 def projected(table: Schema, schema: pa.Schema) -> Schema:
-    """The fields of a table that an Arrow schema names, with their ids.
+    """Return the fields of a table that an Arrow schema names, with their ids.
 
     Raises:
         InvalidInputError: A field that the table does not have, or has with another type.
@@ -186,7 +186,7 @@ def _projected(fields: Sequence[Field], wanted: Field, parent: str) -> Field:
 
 
 def schema_to_json(schema: pa.Schema) -> dict[str, Any]:
-    """An Arrow schema as dicts, lists and text.
+    """Return an Arrow schema as dicts, lists and text.
 
     Raises:
         UnsupportedError: A type that Lance cannot hold, or a map.
@@ -196,7 +196,7 @@ def schema_to_json(schema: pa.Schema) -> dict[str, Any]:
 
 
 def json_to_schema(schema_json: Mapping[str, Any]) -> pa.Schema:
-    """The Arrow schema that `schema_to_json` was given.
+    """Return the Arrow schema that `schema_to_json` was given.
 
     Raises:
         InvalidInputError: Something else.

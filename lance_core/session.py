@@ -18,7 +18,7 @@ class Session:
         del index_cache_size_bytes, metadata_cache_size_bytes
 
     def size_bytes(self) -> int:
-        """Bytes that the session itself keeps: none."""
+        """Return bytes that the session itself keeps: none."""
         return 0
 
     def is_same_as(self, other: Session) -> bool:

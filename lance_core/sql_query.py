@@ -53,11 +53,11 @@ class SqlQueryBuilder:
         return self._with(blob_handling=blob_handling)
 
     def batch_size(self, batch_size: int) -> SqlQueryBuilder:
-        """Rows read at a time."""
+        """Return rows read at a time."""
         return self._with(batch_size=batch_size)
 
     def batch_size_bytes(self, batch_size_bytes: int) -> SqlQueryBuilder:
-        """Bytes in a batch, roughly."""
+        """Return bytes in a batch, roughly."""
         return self._with(batch_size_bytes=batch_size_bytes)
 
     def build(self) -> SqlQuery:
@@ -103,11 +103,11 @@ class SqlQuery:
     schema: pa.Schema
 
     def to_batch_records(self) -> list[pa.RecordBatch]:
-        """The answer, in memory."""
+        """Return the answer, in memory."""
         return [batch for batch in self._batches() if batch.num_rows]
 
     def to_stream_reader(self) -> pa.RecordBatchReader:
-        """The answer as a stream; whatever needs neither order nor groups is read as it is asked for."""
+        """Return the answer as a stream; whatever needs neither order nor groups is read as it is asked for."""
         return pa.RecordBatchReader.from_batches(self.schema, self._batches())
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
@@ -115,7 +115,7 @@ class SqlQuery:
 
 
 def _without_star(columns: Iterable[Column], names: Sequence[str]) -> Iterator[Column]:
-    """All columns in place of ``*``, and others by the names they have in the table."""
+    """Yield all columns in place of ``*``, and others by the names they have in the table."""
     by_small = {name.lower(): name for name in reversed(names)}
     for column in columns:
         if column.text is None:
@@ -183,7 +183,7 @@ def _answer(
 
 
 def _sorted(batches: Iterable[pa.RecordBatch], schema: pa.Schema, select: Select) -> pa.Table:
-    """The rows in the order asked for; with a limit only as many are kept in memory as may be in the answer."""
+    """Return the rows in the order asked for; with a limit only as many are kept in memory as may be in the answer."""
     orderings = [
         ColumnOrdering(f"_o{position}", ascending=ordering.ascending, nulls_first=ordering.nulls_first)
         for position, ordering in enumerate(select.order)

@@ -38,7 +38,7 @@ class LanceStats:
         self._snapshot = snapshot
 
     def data_stats(self) -> DataStatistics:
-        """Bytes that each field takes; looks into the metadata of all data files.
+        """Return bytes that each field takes; looks into the metadata of all data files.
 
         Raises:
             CorruptDataError: A damaged file.

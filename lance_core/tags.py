@@ -78,7 +78,7 @@ class Tags:
         refs.delete_tag(self._store, tag)
 
     def list(self) -> dict[str, dict[str, Any]]:
-        """All tags: name to version, branch, created_at, updated_at, manifest_size and metadata.
+        """Return all tags: name to version, branch, created_at, updated_at, manifest_size and metadata.
 
         Examples:
             >>> table.tags.create("first")
@@ -88,7 +88,7 @@ class Tags:
         return {name: _to_dict(tag) for name, tag in refs.list_tags(self._store).items()}
 
     def list_ordered(self, order: str | None = None) -> list[tuple[str, dict[str, Any]]]:
-        """All tags by the version they name, then by name.
+        """Return all tags by the version they name, then by name.
 
         Args:
             order: ``asc`` or ``desc`` (default).
@@ -107,7 +107,7 @@ class Tags:
         refs.describe_tag(self._store, tag, metadata)
 
     def get_version(self, tag: str) -> int:
-        """The version a tag names.
+        """Return the version a tag names.
 
         Raises:
             RefNotFoundError: There is no such tag.
@@ -115,7 +115,7 @@ class Tags:
         return refs.get_tag(self._store, tag).version
 
     def _named(self, reference: Reference) -> tuple[Store, int]:
-        """The branch, and the number."""
+        """Return the branch, and the number."""
         if reference is None:
             return self._store, self._snapshot.version
         branch_root, version = refs.resolve(self._store, reference)

@@ -63,7 +63,7 @@ class RunInfo:
 
 
 def step_context(context: dg.OutputContext | dg.InputContext) -> Any:
-    """The step behind a context, or None."""
+    """Return the step behind a context, or None."""
     try:
         return context.step_context
     except (AttributeError, dg.DagsterInvariantViolationError):
@@ -110,7 +110,7 @@ def tags_of_run(context: dg.InitResourceContext) -> Mapping[str, str]:
 
 
 def asset_graph(context: dg.OutputContext | dg.InputContext) -> Any:
-    """All assets of the code location that a run is of; None outside of a run."""
+    """Return all assets of the code location that a run is of; None outside of a run."""
     layer = getattr(getattr(step_context(context), "job_def", None), "asset_layer", None)
     graph = getattr(layer, "asset_graph", None)
     return getattr(graph, "source_asset_graph", graph)
@@ -183,7 +183,7 @@ def _inputs(asset: dg.AssetsDefinition) -> Sequence[Any]:
 
 
 def recorded_event(context: dg.InputContext, *, branch: str | None) -> dg.EventLogRecord | None:
-    """The newest event that Dagster has of the loaded asset, or of the partitions to load.
+    """Return the newest event that Dagster has of the loaded asset, or of the partitions to load.
 
     For an asset without partitions it is the very event that Dagster records as the input of the running step. Outputs
     on a branch are observations, see `withhold_materialization`: they count for runs on the same branch, and there
@@ -284,7 +284,7 @@ def was_materialized_on_main(context: dg.OutputContext) -> bool:
 
 
 def recorded_data_version(context: dg.OutputContext) -> str | None:
-    """The data version of the asset's last materialization, or None."""
+    """Return the data version of the asset's last materialization, or None."""
     materialization = _last_materialization(context)
     return None if materialization is None else (materialization.tags or {}).get("dagster/data_version")
 
@@ -335,7 +335,7 @@ def step_identity(context: dg.InputContext | dg.OutputContext) -> str | None:
 
 
 def asset_spec(context: dg.OutputContext) -> dg.AssetSpec | None:
-    """The asset's definition; a context made by hand has none."""
+    """Return the asset's definition; a context made by hand has none."""
     try:
         return context.asset_spec
     except (AttributeError, dg.DagsterInvariantViolationError):
@@ -343,7 +343,7 @@ def asset_spec(context: dg.OutputContext) -> dg.AssetSpec | None:
 
 
 def code_version(context: dg.OutputContext) -> str | None:
-    """The asset's code version; a context made by hand has none."""
+    """Return the asset's code version; a context made by hand has none."""
     return getattr(asset_spec(context), "code_version", None)
 
 

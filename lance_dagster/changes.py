@@ -130,7 +130,7 @@ def _identity(version: int, transaction: lance_core.Transaction | None) -> str:
 
 
 def _look(dataset: lance_core.LanceDataset, version: int, *, num_lost: int = 0) -> tuple[Change, bool]:
-    """A version, and whether it changed data."""
+    """Return a version, and whether it changed data."""
     transaction = dataset.read_transaction(version)
     there = dataset.checkout_version(version)
     change = Change(

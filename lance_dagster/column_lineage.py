@@ -122,7 +122,7 @@ def _lineage(
 
 
 def lineage_table(lineage: dg.TableColumnLineage) -> dg.MarkdownMetadataValue:
-    """A lineage as a table for people."""
+    """Return a lineage as a table for people."""
     lines = ["| column | made from |", "|---|---|"]
     for name, deps in lineage.deps_by_column.items():
         columns: dict[str, list[str]] = {}

@@ -32,7 +32,7 @@ def table_schema(schema: pa.Schema, *, declared: dg.TableSchema | None = None) -
 
 
 def with_primary_key(schema: dg.TableSchema, primary_key: Sequence[str]) -> dg.TableSchema:
-    """The schema, with the names of the table's key among its constraints."""
+    """Return the schema, with the names of the table's key among its constraints."""
     if not primary_key:
         return schema
     constraints = dg.TableConstraints(other=[*schema.constraints.other, f"primary key: {', '.join(primary_key)}"])
@@ -55,14 +55,14 @@ def _column(column: pa.Field, declared: dg.TableColumn | None) -> dg.TableColumn
 
 
 def declared_schema(metadata: Mapping[str, Any]) -> dg.TableSchema | None:
-    """The column schema that an asset's definition declares by ``dagster/column_schema``, or None."""
+    """Return the column schema that an asset's definition declares by ``dagster/column_schema``, or None."""
     declared = metadata.get("dagster/column_schema")
     declared = getattr(declared, "schema", declared)
     return declared if isinstance(declared, dg.TableSchema) else None
 
 
 def arrow_schema(schema: dg.TableSchema) -> pa.Schema:
-    """The Arrow schema that a declared column schema tells.
+    """Return the Arrow schema that a declared column schema tells.
 
     Raises:
         UnsupportedError: For a type that is not Arrow's text, or is dictionary, map or union.
@@ -80,7 +80,7 @@ _NOT_NULL = " not null"
 
 
 def arrow_type(text: str) -> pa.DataType:
-    """The type that ``str(type)`` gave."""
+    """Return the type that ``str(type)`` gave."""
     if match := _TIMESTAMP.fullmatch(text):
         return pa.timestamp(match[1], match[2])
     if match := _DECIMAL.fullmatch(text):

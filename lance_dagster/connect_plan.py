@@ -112,7 +112,7 @@ class _Walk:
         return _Column(id=next(self.ids), name=name, deps=deps)
 
     def _any(self, node: _Proto) -> _Output:
-        """A relation that tells nothing of its columns: each counts as made from all that it reads."""
+        """Return a relation that tells nothing of its columns: each counts as made from all that it reads."""
         return _Output(columns=(), rest=_NONE.union(*(self.output(child).deps for child in _relations(node))))
 
     def _read(self, node: _Proto) -> _Output:

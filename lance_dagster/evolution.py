@@ -93,7 +93,7 @@ def _check_case(added: list[pa.Field], table: pa.Schema) -> None:
 
 
 def _nullable(column: pa.Field) -> pa.Field:
-    """Rows that are there already have no value in it."""
+    """Return rows that are there already have no value in it."""
     return column.with_nullable(True)  # noqa: FBT003 - pyarrow's way
 
 

@@ -43,7 +43,7 @@ def _is_older(dataset: lance_core.LanceDataset, version: int, moment: datetime) 
 
 
 def data_version(dataset: lance_core.LanceDataset) -> int:
-    """The last version that changed data; compaction, indices and settings do not count.
+    """Return the last version that changed data; compaction, indices and settings do not count.
 
     Ends at the oldest version that clean-up left.
     """

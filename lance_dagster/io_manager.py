@@ -295,7 +295,7 @@ class LanceIOManager(Storage, dg.ConfigurableIOManager):
         )
 
     def _registered(self, obj: Any, uri: str) -> LanceDataset | None:
-        """The dataset, if the asset wrote its own table (or a branch of it)."""
+        """Return the dataset, if the asset wrote its own table (or a branch of it)."""
         if not isinstance(obj, LanceDataset):
             return None
         existing = self.tables.find(uri)

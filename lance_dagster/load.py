@@ -29,7 +29,7 @@ def upstream_metadata(context: dg.InputContext) -> Mapping[str, Any]:
 
 
 def input_selection(context: dg.InputContext) -> PartitionSelection | None:
-    """The partitions to load; None for the whole table."""
+    """Return the partitions to load; None for the whole table."""
     if not context.has_asset_partitions:
         return None
     partition_expr = find_setting("partition_expr", context.definition_metadata or {}, upstream_metadata(context))
@@ -46,7 +46,7 @@ def open_input(
     own_branch: str | None,
     is_empty: bool,
 ) -> lance_core.LanceDataset | None:
-    """The table; None if there is none and none is needed: the first partition of a self-dependent asset.
+    """Return the table; None if there is none and none is needed: the first partition of a self-dependent asset.
 
     Args:
         context: Of the input.
@@ -78,7 +78,7 @@ def open_input(
 
 
 def _recorded(context: dg.InputContext, settings: ReadSettings, *, branch: str | None) -> ReadSettings:
-    """The version that Dagster recorded for the upstream."""
+    """Return the version that Dagster recorded for the upstream."""
     record = _compat.recorded_event(context, branch=branch)
     event = None if record is None else record.asset_materialization or record.asset_observation
     metadata = {} if event is None else {name: value.value for name, value in event.metadata.items()}
@@ -95,7 +95,7 @@ def _recorded(context: dg.InputContext, settings: ReadSettings, *, branch: str |
 def input_filter(
     filter_: str | None, selection: PartitionSelection | None, dataset: lance_core.LanceDataset | None
 ) -> str | None:
-    """The user's filter and the partitions', together."""
+    """Return the user's filter and the partitions', together."""
     if dataset is None or selection is None or not selection.keys:
         return filter_
     partitions = typed(selection, dataset.schema).sql()
@@ -118,7 +118,7 @@ def input_type(context: dg.InputContext, *, has_spark: bool) -> type:
 
 
 def spark_session(spark: Any) -> Any:
-    """The session of a resource, or a session given as it is, or the process's active one."""
+    """Return the session of a resource, or a session given as it is, or the process's active one."""
     if spark is not None:
         return getattr(spark, "spark_session", spark)
     from pyspark.sql import SparkSession  # noqa: PLC0415 - optional

@@ -211,7 +211,7 @@ def write_summary(metadata: Mapping[str, Any]) -> str:
 
 
 def preview(table: pa.Table) -> dg.TableMetadataValue:
-    """A few rows as a table for people; long values are cut."""
+    """Return a few rows as a table for people; long values are cut."""
     records = [dg.TableRecord({name: _shown(value) for name, value in row.items()}) for row in table.to_pylist()]
     return dg.MetadataValue.table(records, schema=table_schema(table.schema))
 

@@ -44,7 +44,7 @@ def build_partition_change_job(
     former_expr: str | Mapping[str, str] | None = None,
     resource_key: str = "lance",
 ) -> dg.JobDefinition:
-    """A job ``<table>__change_partitions`` that adapts a table and Dagster's records to changed partitions.
+    """Return a job ``<table>__change_partitions`` that adapts a table and Dagster's records to changed partitions.
 
     It is for a new start date, other time windows, another column, other dimensions, static partitions that became
     dynamic, and renamed keys. The job shows a plan: partitions that are complete, that are in the table and not

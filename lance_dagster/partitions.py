@@ -107,7 +107,7 @@ class TablePartitions:
 def select_partitions(
     definition: dg.PartitionsDefinition, keys: Iterable[str], partition_expr: object
 ) -> PartitionSelection:
-    """The selection of some partition keys.
+    """Return the selection of some partition keys.
 
     Args:
         definition: The asset's partitions.

@@ -62,7 +62,7 @@ class ColumnTest:
         return (self.column,) if self.expression is None else tuple(p.split(".")[0] for p in self.expression.columns)
 
     def term(self) -> str:
-        """The column or expression as SQL text."""
+        """Return the column or expression as SQL text."""
         return _term(self.column, self.expression)
 
     def sql(self) -> str:
@@ -75,7 +75,7 @@ class ColumnTest:
         return tests[0] if len(tests) == 1 else " OR ".join(f"({test})" for test in tests)
 
     def of(self, batch: pa.RecordBatch) -> pa.Array:
-        """The column or the values of the expression."""
+        """Return the column or the values of the expression."""
         return batch.column(self.column) if self.expression is None else self.expression.evaluate(batch)
 
     def codes(self, column: pa.ChunkedArray | pa.Array) -> np.ndarray[Any, np.dtype[np.int64]]:
@@ -128,7 +128,7 @@ class Predicate:
 
 
 def typed(selection: PartitionSelection, schema: pa.Schema) -> Predicate:
-    """The predicate of a selection for a table of this schema.
+    """Return the predicate of a selection for a table of this schema.
 
     Raises:
         InvalidInputError: If a partition column is missing or a key does not fit its type.
@@ -151,7 +151,7 @@ def partition_terms(selection: PartitionSelection, schema: pa.Schema) -> dict[st
 
 
 def count_by_key(selection: PartitionSelection, schema: pa.Schema, values: pa.Table) -> Mapping[str, int]:
-    """Rows of each selected key.
+    """Return rows of each selected key.
 
     Args:
         selection: The keys.
@@ -206,7 +206,7 @@ def column_test(
 
 
 def _resolved(dimension: DimensionKeys, schema: pa.Schema) -> tuple[pa.DataType, Expression | None]:
-    """The type of what a dimension names, and the expression that it is; None for a column."""
+    """Return the type of what a dimension names, and the expression that it is; None for a column."""
     expression = None if dimension.column in schema.names else _expression(dimension, schema)
     type_ = schema.field(dimension.column).type if expression is None else expression.type
     return type_.value_type if pa.types.is_dictionary(type_) else type_, expression
@@ -217,7 +217,7 @@ def _term(text: str, expression: Expression | None) -> str:
 
 
 def _expression(dimension: DimensionKeys, schema: pa.Schema) -> Expression:
-    """The expression that a dimension names instead of a column."""
+    """Return the expression that a dimension names instead of a column."""
     text = dimension.column
     if text.isidentifier():
         hint = did_you_mean(text, schema.names)
@@ -240,7 +240,7 @@ def _expression(dimension: DimensionKeys, schema: pa.Schema) -> Expression:
 
 
 def _bound(moment: datetime, type_: pa.DataType) -> Value:
-    """A window's end as a value of the column's type."""
+    """Return a window's end as a value of the column's type."""
     if pa.types.is_date(type_):
         if moment.time() != datetime.min.time():
             msg = f"A date column cannot hold partitions that begin or end within a day ({moment.isoformat()})."
@@ -266,7 +266,7 @@ _TRUTH = {"true": True, "false": False, "True": True, "False": False}
 
 
 def _value(key: str, type_: pa.DataType, column: str) -> Value:
-    """A key as a value of the column's type."""
+    """Return a key as a value of the column's type."""
     try:
         if _is_string(type_):
             return key
@@ -301,7 +301,7 @@ def _moment(key: str, type_: pa.DataType) -> datetime:
 
 
 def quote(column: str) -> str:
-    """A column name for SQL text."""
+    """Return a column name for SQL text."""
     return "`" + column.replace("`", "``") + "`"
 
 

@@ -126,7 +126,7 @@ def _tag(context: dg.OutputContext, dataset: lance_core.LanceDataset, name: str)
 
 
 def _partition_counts(dataset: lance_core.LanceDataset, selection: PartitionSelection) -> Mapping[str, int]:
-    """Rows of each of the run's partitions; nothing for a table too big to count on the side."""
+    """Return rows of each of the run's partitions; nothing for a table too big to count on the side."""
     if dataset.count_rows() > _MAX_COUNTED_ROWS:
         return {}
     filter_ = typed(selection, dataset.schema).sql()

@@ -206,7 +206,7 @@ class LanceResource(Storage, dg.ConfigurableResource):
         return [dg.AssetMaterialization(asset_key, partition=key, metadata=metadata, tags=tags) for key in partitions]
 
     def history(self, asset_key: dg.AssetKey | Sequence[str] | str, *, limit: int = 20) -> list[dict[str, Any]]:
-        """The newest versions, newest first.
+        """Return the newest versions, newest first.
 
         Args:
             asset_key: Key of the asset.

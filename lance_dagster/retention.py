@@ -88,7 +88,7 @@ def build_retention_asset(
     group_name: str = "maintenance",
     automation_condition: dg.AutomationCondition | None = None,
 ) -> dg.AssetsDefinition:
-    """An asset ``<table>/retention`` that deletes old partitions of a table in one commit.
+    """Return an asset ``<table>/retention`` that deletes old partitions of a table in one commit.
 
     With the run configuration ``dry_run: true`` it says which partitions and how many rows would go. Dagster keeps the
     events of partitions that it cannot forget; they show the last data that was written.
@@ -127,7 +127,7 @@ def build_retention_asset(
 
 
 def build_wipe_job(asset: dg.AssetsDefinition, *, resource_key: str = "lance") -> dg.JobDefinition:
-    """A job ``<table>__wipe_partitions`` that deletes the rows of partitions in one commit.
+    """Return a job ``<table>__wipe_partitions`` that deletes the rows of partitions in one commit.
 
     Dagster's own storages cannot forget partitions: the UI goes on to show them as materialized, with an observation
     that they have no rows.

@@ -74,7 +74,7 @@ class _Rollback:
 def build_rollback_job(
     tables: Table | Iterable[Table], *, resource_key: str = "lance", name: str = "roll_back_run"
 ) -> dg.JobDefinition:
-    """A job that undoes a run: each table that it changed goes back to the version before it, as a new version.
+    """Return a job that undoes a run: each table that it changed goes back to the version before it, as a new version.
 
     The run is given in the run configuration: ``ops: {roll_back_run: {config: {run_id: 4b0e5f2a}}}``. All tables are
     looked at first: if one cannot go back, or others changed it after the run (unless ``force: true``), nothing is

@@ -37,7 +37,7 @@ def build_table_sensor(
     minimum_interval_seconds: int | None = None,
     default_status: dg.DefaultSensorStatus = dg.DefaultSensorStatus.STOPPED,
 ) -> dg.SensorDefinition:
-    """A sensor that tells each version of a table that changed data.
+    """Return a sensor that tells each version of a table that changed data.
 
     Compactions, indices and settings are passed over, and so are commits made by runs of this Dagster instance, which
     knows of them already. A table that was deleted and made anew is told from its first version.

@@ -233,7 +233,7 @@ def check_input(context: dg.InputContext, upstream: Mapping[str, Any]) -> list[s
 def _given_to(
     definition: dg.AssetsDefinition | dg.AssetSpec,
 ) -> Iterator[tuple[str, Check, Mapping[str, Any]]]:
-    """All places of a definition that can hold settings: what each is, its check, and what is there."""
+    """Yield all places of a definition that can hold settings: what each is, its check, and what is there."""
     specs = [definition] if isinstance(definition, dg.AssetSpec) else list(definition.specs)
     for spec in specs:
         name = f"Asset {spec.key.to_user_string()}"
@@ -270,7 +270,7 @@ def _check_prefixed(owner: SettingsOwner, key: str) -> None:
 
 
 def _meant(owner: SettingsOwner, key: str, value: Any) -> str | None:
-    """The key that a user probably meant, or None."""
+    """Return the key that a user probably meant, or None."""
     match = _FOREIGN_PREFIX.fullmatch(key.strip())
     if match is not None:
         name = _closest(_normal(match["name"]), owner.settings, cutoff=0.75)

@@ -55,7 +55,7 @@ def find_setting(name: str, *sources: Mapping[str, Any]) -> Any:
 
 
 def own_branch(metadata: Mapping[str, Any], default: str | None) -> str | None:
-    """The branch that an asset is stored on, by its definition or its IO manager; None for the main branch.
+    """Return the branch that an asset is stored on, by its definition or its IO manager; None for the main branch.
 
     An output on any other branch is a trial: Dagster's asset is not materialized by it.
     """
@@ -64,7 +64,7 @@ def own_branch(metadata: Mapping[str, Any], default: str | None) -> str | None:
 
 
 def plain_value(value: Any) -> Any:
-    """The value of a metadata entry; Dagster wraps those that are given in a run."""
+    """Return the value of a metadata entry; Dagster wraps those that are given in a run."""
     return value.value if hasattr(value, "value") else value
 
 

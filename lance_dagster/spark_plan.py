@@ -138,7 +138,7 @@ class _Walk:
                 return self._any_node(json, children, env)
 
     def _any_node(self, json: Json, children: list[_Output], env: _Env) -> _Output:
-        """A node that is told by its arguments: what it computes, or the columns it says it has."""
+        """Return a node that is told by its arguments: what it computes, or the columns it says it has."""
         if "output" in json:
             return self._declared(json, children, env)
         named = next((json[name] for name in ("projectList", "aggregateExpressions") if name in json), None)
@@ -225,7 +225,7 @@ def _id(expression: Sequence[Json]) -> int:
 
 
 def _lists(value: Any) -> Iterator[Sequence[Json]]:
-    """The expressions in an argument: one, or a list of them."""
+    """Yield the expressions in an argument: one, or a list of them."""
     if isinstance(value, list) and value:
         if isinstance(value[0], dict) and "class" in value[0]:
             yield value

@@ -174,7 +174,7 @@ class _Check:
 
 
 def _given(rules: LanceChecks) -> Iterator[tuple[str, _Check]]:
-    """The checks asked for, by name, cheap ones first."""
+    """Yield the checks asked for, by name, cheap ones first."""
     low, high, columns, names = rules.min_rows, rules.max_rows, rules.columns, tuple(rules.not_null)
     keys, age, fraction, level = _keys(rules.unique), rules.max_age, rules.max_deleted_fraction, rules.integrity
     if low is not None or high is not None:

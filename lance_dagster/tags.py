@@ -37,7 +37,7 @@ def is_run_tag(name: str) -> bool:
 
 
 def tag_name(template: str, *, run_id: str, asset: str, partitions: Sequence[str]) -> str:
-    """The tag that a template asks for, made of what a tag may consist of.
+    """Return the tag that a template asks for, made of what a tag may consist of.
 
     Args:
         template: Text with ``{run_id}``, ``{short_run_id}``, ``{asset}`` or ``{partition}``.

@@ -115,7 +115,7 @@ def _attempt(obj: Any, handler: TypeHandler, target: Target, existing: lance_cor
 
 
 def _operation(target: Target, existing: lance_core.LanceDataset | None) -> WriteOperation | None:
-    """The operation that a mode means here; None if there is nothing to do."""
+    """Return the operation that a mode means here; None if there is nothing to do."""
     mode = target.settings.mode
     if existing is None:
         if target.is_placeholder:
@@ -195,7 +195,7 @@ def _fit(
     operation: WriteOperation,
     schema_mode: SchemaMode,
 ) -> pa.Schema | None:
-    """The columns to store; the table gets those that it lacks."""
+    """Return the columns to store; the table gets those that it lacks."""
     keeps = operation in _KEEPING
     mode: SchemaRule = schema_mode if schema_mode != "auto" else "strict" if keeps else "overwrite"
     if existing is None or (not keeps and mode == "overwrite"):

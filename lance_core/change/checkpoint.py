@@ -80,7 +80,7 @@ class Checkpoint:
         self._number = 0
 
     def remembering(self, transform: Transform) -> Transform:
-        """The same transform, which does not compute again what it has computed before."""
+        """Return the same transform, which does not compute again what it has computed before."""
 
         def apply(batch: pa.RecordBatch) -> pa.RecordBatch:
             number, self._number = self._number, self._number + 1

@@ -195,7 +195,7 @@ class _Filler:
         return self._take(batch, nearest, is_filled=offsets[nearest] != positions)
 
     def fill_to(self, end: int) -> pa.RecordBatch | None:
-        """Rows for all places that are left."""
+        """Return rows for all places that are left."""
         count, self.position = end - self.position, end
         if not count:
             return None
@@ -244,7 +244,7 @@ def check_drops_columns(data_storage_version: str) -> None:
 
 
 def with_file(fragment: Fragment, file: DataFile, live: frozenset[int]) -> Fragment:
-    """The fragment with one more file, and without files that hold no live field.
+    """Return the fragment with one more file, and without files that hold no live field.
 
     Args:
         fragment: As it was.
@@ -256,7 +256,7 @@ def with_file(fragment: Fragment, file: DataFile, live: frozenset[int]) -> Fragm
 
 
 def data_file_of(snapshot: Snapshot, name: str) -> tuple[DataFile, int]:
-    """A data file as a version would list it: its columns are found in the schema by their names.
+    """Return a data file as a version would list it: its columns are found in the schema by their names.
 
     Args:
         snapshot: The version.

@@ -189,7 +189,7 @@ class MarkWork:
 
 
 def deleting(store: Store, condition: str | Expression, ids: NewIds = RANDOM_IDS) -> MarkWork:
-    """The work of deleting the rows that match a condition.
+    """Return the work of deleting the rows that match a condition.
 
     Args:
         store: The dataset.

@@ -28,7 +28,7 @@ _ALTERATION_KEYS = ("path", "name", "nullable", "data_type")
 
 
 def next_field_id(manifest: Manifest) -> int:
-    """The id of the next new field: larger than all in the schema and in the data files."""
+    """Return the id of the next new field: larger than all in the schema and in the data files."""
     in_files = (field_id for fragment in manifest.fragments for file in fragment.files for field_id in file.fields)
     return max(manifest.schema.max_id, max(in_files, default=-1)) + 1
 
@@ -63,7 +63,7 @@ def _name_problem(name: str) -> str:
 
 
 def with_null_fields(schema: Schema, columns: pa.Schema, first_id: int, *, allows_children: bool) -> Schema:
-    """The schema with new columns that are null in all rows, and new fields in structs that are there already.
+    """Return the schema with new columns that are null in all rows, and new fields in structs that are there already.
 
     Args:
         schema: Schema of the table.
@@ -92,7 +92,7 @@ def with_null_fields(schema: Schema, columns: pa.Schema, first_id: int, *, allow
 
 
 def _with_fields_inside(parent: Field, kind: pa.DataType, next_id: int, path: str) -> tuple[Field, int]:
-    """A field that exists already with new fields in its structs; ``kind`` has these and what leads to them."""
+    """Return a field that exists already with new fields in its structs; ``kind`` has these and what leads to them."""
     if parent.is_packed:
         raise UnsupportedError(f"cannot add fields to the packed struct {path!r}")
     if parent.logical_type == "struct" and pa.types.is_struct(kind) and not parent.is_blob:
@@ -162,7 +162,7 @@ class Altered:
 
 
 def find_path(schema: Schema, path: str) -> tuple[Field, ...]:
-    """The fields from the top-level column to the one at a dotted path.
+    """Return the fields from the top-level column to the one at a dotted path.
 
     Raises:
         InvalidInputError: There is no such field.
@@ -181,7 +181,7 @@ def find_path(schema: Schema, path: str) -> tuple[Field, ...]:
 
 
 def changed_fields(schema: Schema, change: Callable[[Field], Field | None]) -> Schema:
-    """The schema with each field replaced by what ``change`` makes of it, children first; None drops it."""
+    """Return the schema with each field replaced by what ``change`` makes of it, children first; None drops it."""
 
     def walk(field: Field) -> Field | None:
         children = tuple(walked for child in field.children if (walked := walk(child)) is not None)
@@ -245,7 +245,7 @@ def _cast_of(schema: Schema, field_id: int, target: pa.DataType, field: Field) -
 
 
 def _steps_to(schema: Schema, field_id: int) -> tuple[Field, ...]:
-    """The fields from the top-level column to the one with an id."""
+    """Return the fields from the top-level column to the one with an id."""
 
     def walk(field: Field) -> tuple[Field, ...]:
         if field.id == field_id:
@@ -281,7 +281,7 @@ def _altered_field(field: Field, changes: Mapping[int, Mapping[str, Any]], new_i
 
 
 def _made(original: Field, change: Mapping[str, Any], new_id: int) -> Field:
-    """The field in its new type, with new ids for it and all below it."""
+    """Return the field in its new type, with new ids for it and all below it."""
     arrow = pa.field(original.name, change["data_type"], nullable=original.nullable)
     made = Schema.from_arrow(pa.schema([arrow]), new_id).fields[0]
     # all but the type and what follows from it stays as it is
@@ -296,7 +296,7 @@ def _made(original: Field, change: Mapping[str, Any], new_id: int) -> Field:
 
 
 def _lonely(schema: Schema, field_id: int) -> Field:
-    """The field with an id, at the bottom of structs and lists that hold nothing else."""
+    """Return the field with an id, at the bottom of structs and lists that hold nothing else."""
 
     def keep(field: Field) -> Field | None:
         if field.id == field_id:
@@ -366,7 +366,7 @@ def _check_maps(schema: Schema) -> None:
 
 
 def _rewritable(path: Sequence[Field], version: str) -> Field:
-    """The innermost field around the last one that can be written anew alone."""
+    """Return the innermost field around the last one that can be written anew alone."""
     if version == "2.0":  # structs and lists have columns of their own, which two files cannot both hold
         return path[0]
     return next((step for step in path[:-1] if not _can_be_split(step)), path[-1])
@@ -393,7 +393,7 @@ def _rewritten(left: Schema, fields: Sequence[Field], first_id: int) -> Altered:
 
 
 def _with_ids(column: Field, first_id: int) -> Field:
-    """The field with new ids for it and all below it."""
+    """Return the field with new ids for it and all below it."""
     children: list[Field] = []
     next_id = first_id + 1
     for child in column.children:

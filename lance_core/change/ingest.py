@@ -134,7 +134,7 @@ def _from_python(data: dict[str, Any] | list[dict[str, Any]], schema: pa.Schema 
 
 
 def _from_hugging_face(data: Any, schema: pa.Schema | None) -> RecordStream:
-    """Rows of a data set of the library ``datasets``, in the order that it was shuffled or selected into."""
+    """Return rows of a data set of the library ``datasets``, in the order that it was shuffled or selected into."""
     if not hasattr(data, "with_format") or hasattr(data, "keys"):
         raise InvalidInputError(
             f"the {type(data).__name__} has more than one split. Pass one of them, such as data['train']"
@@ -188,7 +188,7 @@ _RESERVED = ("_rowid", "_rowaddr", "_rowoffset", "_row_created_at_version", "_ro
 
 
 def new_schema(source: pa.Schema, *, profile: str | None = None, replaced: Schema | None = None) -> Schema:
-    """The schema of a new table for some data.
+    """Return the schema of a new table for some data.
 
     Args:
         source: Schema of the data.
@@ -388,7 +388,7 @@ def fit_array(array: pa.Array, field: Field, path: str) -> pa.Array:
 
 
 def _restored(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """The same memory as another type of the same storage."""
+    """Return the same memory as another type of the same storage."""
     if pa.types.is_dictionary(kind):
         return pa.DictionaryArray.from_arrays(array.indices, array.dictionary, safe=False)
     items = array.values.storage if isinstance(array.values, pa.ExtensionArray) else array.values

@@ -42,11 +42,11 @@ class Pairs:
         return len(self.target)
 
     def where(self, keep: npt.NDArray[np.bool_]) -> Pairs:
-        """Some of the pairs."""
+        """Return some of the pairs."""
         return Pairs(target=self.target[keep], source=self.source[keep])
 
     def repeated_target(self) -> int | None:
-        """The index of a pair whose target row met another source row just before; None if there is none."""
+        """Return the index of a pair whose target row met another source row just before; None if there is none."""
         again = np.flatnonzero(self.target[1:] == self.target[:-1])
         return int(again[0]) + 1 if len(again) else None
 
@@ -119,7 +119,7 @@ class KeyJoin:
 
 
 def _comparable(column: pa.ChunkedArray | pa.Array) -> Any:
-    """The column in a type that Arrow can look up by its bytes."""
+    """Return the column in a type that Arrow can look up by its bytes."""
     kind = column.type
     if isinstance(kind, pa.BaseExtensionType):
         kind = kind.storage_type
@@ -186,7 +186,7 @@ class _Numbers:
 
 
 def _distinct(column: pa.ChunkedArray) -> tuple[_Numbers | _Values, Positions]:
-    """The values of a column ready to be looked up, and the place of each of its own."""
+    """Return the values of a column ready to be looked up, and the place of each of its own."""
     kind = column.type
     if len(column) and not column.null_count and _is_word(kind):
         index = NumberIndex(_numbers_of(column)[0])

@@ -271,5 +271,5 @@ def _stage_columns(snapshot: Snapshot, rewriter: Rewriter, touched: list[Match])
 
 
 def _new_files_only(fragments: Sequence[Fragment]) -> list[Fragment]:
-    """The fragments with the file that was written last, so that only that is removed."""
+    """Return the fragments with the file that was written last, so that only that is removed."""
     return [replace(fragment, files=fragment.files[-1:]) for fragment in fragments]

@@ -149,7 +149,7 @@ def check_does_something(options: MergeOptions) -> None:
 
 
 def find_keys(on: Sequence[str] | None, table: Schema) -> list[str]:
-    """The names of the key's columns as the table spells them.
+    """Return the names of the key's columns as the table spells them.
 
     Raises:
         InvalidInputError: No key, or unknown columns.

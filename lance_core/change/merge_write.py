@@ -79,7 +79,7 @@ class Rewriter:
             yield min(step, len(offsets) - start), {}
 
     def inserted_rows(self, positions: Positions) -> Iterator[pa.RecordBatch]:
-        """Rows that only the source has; what it does not bring is null."""
+        """Yield rows that only the source has; what it does not bring is null."""
         step = default_batch_size(self.plan.table.to_arrow())
         for start in range(0, len(positions), step):
             here = positions[start : start + step]
@@ -110,7 +110,7 @@ class Rewriter:
     # ---------------------------------------------------------------------------------------------- single columns
 
     def with_new_columns(self, match: Match) -> Fragment:
-        """The fragment with the source's columns in a new file; rows without partner keep their values."""
+        """Return the fragment with the source's columns in a new file; rows without partner keep their values."""
         fragment = match.fragment
         fields = self.rewritten_fields()
         reader = FragmentReader(self.files, fragment)
@@ -134,7 +134,7 @@ class Rewriter:
         return changed
 
     def rewritten_fields(self) -> Schema:
-        """The fields that get new values."""
+        """Return the fields that get new values."""
         keys = self.plan.on.names
         return Schema(
             tuple(field for field in self.plan.fields.fields if field.name not in keys), self.plan.fields.metadata
@@ -156,12 +156,12 @@ class Rewriter:
 
 
 def read_source(batches: Iterable[pa.RecordBatch], fields: Schema) -> pa.Table:
-    """The whole source in memory, in few pieces."""
+    """Return the whole source in memory, in few pieces."""
     return pa.Table.from_batches(batches, schema=fields.to_arrow()).combine_chunks()
 
 
 def _overlaid(new: pa.Array, old: pa.Array, given: pa.DataType, field: Field) -> pa.Array:
-    """Values of a struct of which only some fields are new."""
+    """Return values of a struct of which only some fields are new."""
     if isinstance(given, pa.BaseExtensionType):
         given = given.storage_type
     if not pa.types.is_struct(given):
@@ -179,5 +179,5 @@ def _overlaid(new: pa.Array, old: pa.Array, given: pa.DataType, field: Field) ->
 
 
 def _without_fields(file: DataFile, gone: set[int]) -> DataFile:
-    """The file with tombstones in place of some fields."""
+    """Return the file with tombstones in place of some fields."""
     return replace(file, fields=tuple(TOMBSTONE_FIELD_ID if field in gone else field for field in file.fields))

@@ -82,7 +82,7 @@ def commit_options(
     properties: Mapping[str, str] | None = None,
     message: str | None = None,
 ) -> CommitOptions:
-    """The options as users give them.
+    """Return the options as users give them.
 
     Raises:
         InvalidInputError: A number below 0.
@@ -104,7 +104,7 @@ def new_transaction(
     properties: Mapping[str, str] | None,
     message: str | None,
 ) -> Transaction:
-    """A transaction with an identity of its own."""
+    """Return a transaction with an identity of its own."""
     text = {COMMIT_MESSAGE_KEY: message} if message is not None else {}
     return Transaction(
         read_version=read_version,

@@ -84,7 +84,7 @@ def compare_rows(begin: Snapshot, end: Snapshot) -> list[ChangedRows]:
 
 
 def all_rows(fragments: Iterable[Fragment], change: ChangeType) -> list[ChangedRows]:
-    """The same happened to all rows of some fragments."""
+    """Return the same happened to all rows of some fragments."""
     return [ChangedRows(change=change, fragment=owner) for owner in fragments if owner.num_rows]
 
 
@@ -106,7 +106,7 @@ class _Rows:
         self._ends = np.cumsum([len(part[0]) for part in parts], dtype=np.int64)
 
     def pick(self, rows: Int64s, change: ChangeType) -> list[ChangedRows]:
-        """Some of the rows, by fragment; ``rows`` ascend."""
+        """Return some of the rows, by fragment; ``rows`` ascend."""
         cuts = np.searchsorted(rows, self._ends)
         changes: list[ChangedRows] = []
         for fragment, fragment_rows in zip(self._fragments, np.split(rows, cuts), strict=False):

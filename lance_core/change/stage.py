@@ -207,7 +207,7 @@ def remove_staged(store: Store, fragments: Sequence[Fragment]) -> None:
 
 
 def _blob_files(store: Store, data_path: str) -> list[str]:
-    """The blob files of a data file."""
+    """Return the blob files of a data file."""
     folder = blob_folder(data_path)
     return [f"{folder}/{name}" for name in store.names(folder)]
 
@@ -263,7 +263,7 @@ class FileStaging:
         return writer
 
     def writer(self) -> AnyFileWriter:
-        """The file being written; a new one if there is none."""
+        """Return the file being written; a new one if there is none."""
         writer = self._writer
         if writer is None:
             self._name = data_file_name(self.new_uuid())

@@ -79,7 +79,7 @@ class TargetStore:
         return self.bases.names(self._at(folder))
 
     def list(self, prefix: str, /) -> Iterator[ObjectInfo]:
-        """All objects below a folder."""
+        """Return all objects below a folder."""
         return self.bases.list(self._at(prefix))
 
     def delete(self, paths: Sequence[str], /) -> None:

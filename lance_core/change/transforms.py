@@ -58,7 +58,7 @@ def from_sql(expressions: Mapping[str, str], schema: pa.Schema, batch_size: int 
 
 
 def _top(path: str, schema: pa.Schema) -> str:
-    """The top-level column of a path; expressions take what they need of it."""
+    """Return the top-level column of a path; expressions take what they need of it."""
     return path if path in schema.names else next(name for name in schema.names if path.startswith(f"{name}."))
 
 
@@ -108,7 +108,7 @@ class RowStream:
     _pending: list[pa.RecordBatch] = field(default_factory=list[pa.RecordBatch])
 
     def take(self, num_rows: int) -> pa.RecordBatch:
-        """The next rows.
+        """Return the next rows.
 
         Raises:
             InvalidInputError: There are not so many.
@@ -175,7 +175,7 @@ def _loses_digits_only(kind: pa.DataType) -> bool:
 
 
 def _nested(values: pa.Array, cast: Cast, arrow: pa.Field, depth: int) -> pa.Array:
-    """The cast values inside the structs and lists that they lie in, which stay null where they are."""
+    """Return the cast values inside the structs and lists that they lie in, which stay null where they are."""
     if depth == len(cast.names):
         return _cast(values, cast)
     inner = arrow.type.field(0)

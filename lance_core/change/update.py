@@ -170,7 +170,7 @@ class UpdateWork:
 
 
 def _new_rows(snapshot: Snapshot, plan: UpdatePlan, moved: MovedRows) -> Iterator[pa.RecordBatch]:
-    """The rows with their new values; ``moved`` learns where they were."""
+    """Yield the rows with their new values; ``moved`` learns where they were."""
     files, schema = OpenFiles(snapshot.store), plan.table.to_arrow()
     scan = with_index_answer(plan.scan, snapshot.manifest, files)
     readers = (FragmentReader(files, fragment) for fragment in snapshot.manifest.fragments)

@@ -37,14 +37,14 @@ def is_fieldless(kind: pa.DataType) -> bool:
 
 
 def offset_dtype(kind: pa.DataType) -> npt.DTypeLike | None:
-    """The type of a string or binary type's offsets; None for other types."""
+    """Return the type of a string or binary type's offsets; None for other types."""
     if kind in (pa.string(), pa.binary()):
         return np.int32
     return np.int64 if kind in (pa.large_string(), pa.large_binary()) else None
 
 
 def buffer_view(buffer: pa.Buffer | None, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """An Arrow buffer as array; empty if there is none."""
+    """Return an Arrow buffer as array; empty if there is none."""
     if buffer is None or buffer.size == 0:
         return np.empty(0, dtype)
     width = np.dtype(dtype).itemsize
@@ -59,17 +59,17 @@ def unpack_bits(buffer: pa.Buffer, offset: int, length: int) -> Mask:
 
 
 def pack_bits(mask: Mask) -> pa.Buffer:
-    """A bitmap in Arrow's bit order."""
+    """Return a bitmap in Arrow's bit order."""
     return pa.py_buffer(np.packbits(mask, bitorder="little"))
 
 
 def mask_array(mask: Mask) -> pa.BooleanArray:
-    """A mask as an Arrow array; see `numbers_array`."""
+    """Return a mask as an Arrow array; see `numbers_array`."""
     return pa.BooleanArray.from_buffers(pa.bool_(), len(mask), [None, pack_bits(mask)])
 
 
 def null_mask(array: pa.Array) -> Mask | None:
-    """Shape (n,), True where an array is null; None if nothing is."""
+    """Return shape (n,), True where an array is null; None if nothing is."""
     if not array.null_count:
         return None
     if pa.types.is_null(array.type):
@@ -78,7 +78,7 @@ def null_mask(array: pa.Array) -> Mask | None:
 
 
 def to_values(array: pa.Array) -> Values:
-    """The values of a leaf array, views where possible; whatever stands under its nulls is kept."""
+    """Return the values of a leaf array, views where possible; whatever stands under its nulls is kept."""
     kind = array.type
     if pa.types.is_fixed_size_list(kind):
         return _list_to_values(array)
@@ -96,7 +96,7 @@ def to_values(array: pa.Array) -> Values:
 
 
 def leaf_values(array: pa.Array, name: str) -> LeafValues | None:
-    """The values of a leaf array of any type that a column can have; None if the type has no values.
+    """Return the values of a leaf array of any type that a column can have; None if the type has no values.
 
     Raises:
         InvalidInputError: Null in a field of a packed struct.
@@ -132,7 +132,7 @@ def _dictionary_to_values(array: pa.DictionaryArray) -> DictionaryValues:
 
 
 def dictionary_without_nulls(array: pa.Array) -> pa.Array:
-    """The same array of dictionary type; places that point to a null of the dictionary are null themselves."""
+    """Return the same array of dictionary type; places that point to a null of the dictionary are null themselves."""
     if not pa.types.is_dictionary(array.type) or not array.dictionary.null_count:
         return array
     indices = np.asarray(array.indices.fill_null(0)).astype(np.int64)
@@ -165,7 +165,7 @@ def _list_to_values(array: pa.FixedSizeListArray) -> FixedListValues:
 
 
 def from_values(values: LeafValues | None, kind: pa.DataType, validity: Mask | None, length: int) -> pa.Array:
-    """A leaf array.
+    """Return a leaf array.
 
     Args:
         values: The values; None if all are null.
@@ -214,7 +214,7 @@ def binary_to_json(array: pa.Array) -> pa.Array:
 
 
 def _widths(kind: pa.StructType) -> list[int]:
-    """Bytes of each field of fixed width.
+    """Return bytes of each field of fixed width.
 
     Raises:
         CorruptDataError: A field of another kind.
@@ -235,7 +235,7 @@ def _struct_from_values(values: StructValues, kind: pa.DataType, bitmap: pa.Buff
 
 
 def _dictionary_from_values(values: DictionaryValues, kind: pa.DataType, bitmap: pa.Buffer | None) -> pa.Array:
-    """A dictionary array; an item that occurs in the dictionaries of several pages is left once."""
+    """Return a dictionary array; an item that occurs in the dictionaries of several pages is left once."""
     if not pa.types.is_dictionary(kind):
         raise CorruptDataError(f"a page has a dictionary for {kind}")
     items = from_values(values.items, kind.value_type, None, len(values.items))
@@ -334,7 +334,7 @@ def _join_lists(parts: Sequence[FixedListValues]) -> FixedListValues:
 
 
 def own_values(values: Values) -> Values:
-    """The same values in memory of their own."""
+    """Return the same values in memory of their own."""
     match values:
         case FixedValues(data):
             return FixedValues(np.array(data))
@@ -345,7 +345,7 @@ def own_values(values: Values) -> Values:
 
 
 def num_bytes_of(values: Values) -> int:
-    """Bytes that values take in memory."""
+    """Return bytes that values take in memory."""
     match values:
         case FixedValues(data):
             return data.nbytes
@@ -356,7 +356,7 @@ def num_bytes_of(values: Values) -> int:
 
 
 def slice_leaf(values: LeafValues | None, start: int, end: int) -> LeafValues | None:
-    """Some consecutive values of a page; views as in `slice_values`."""
+    """Return some consecutive values of a page; views as in `slice_values`."""
     match values:
         case None:
             return None
@@ -369,7 +369,7 @@ def slice_leaf(values: LeafValues | None, start: int, end: int) -> LeafValues | 
 
 
 def slice_values(values: Values, start: int, end: int) -> Values:
-    """Some consecutive values; views, so that offsets of strings need not start at 0."""
+    """Return some consecutive values; views, so that offsets of strings need not start at 0."""
     match values:
         case FixedValues(data):
             return FixedValues(data[start:end])
@@ -382,7 +382,7 @@ def slice_values(values: Values, start: int, end: int) -> Values:
 
 
 def take_values(values: Values, indices: npt.NDArray[Any]) -> Values:
-    """The values at ``indices``.
+    """Return the values at ``indices``.
 
     Raises:
         CorruptDataError: An index beyond the values.
@@ -414,7 +414,7 @@ def take_values(values: Values, indices: npt.NDArray[Any]) -> Values:
 
 
 def spread_values(values: Values | StructValues, is_valid: Mask) -> Values | StructValues:
-    """Values with empty ones between them.
+    """Return values with empty ones between them.
 
     Args:
         values: One for each slot that is valid.
@@ -512,7 +512,7 @@ def taken(table: pa.Table, indices: pa.Array) -> pa.Table:
 
 
 def settled(array: pa.Array) -> pa.Array:
-    """The same values, safe to filter and to take from.
+    """Return the same values, safe to filter and to take from.
 
     pyarrow 26.0.1 reads other memory when it filters slices of fixed-size lists of fixed-size lists; this copies them.
     """

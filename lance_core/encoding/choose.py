@@ -153,7 +153,7 @@ def _encode_runs(
 
 
 def sampled_runs(data: npt.NDArray[np.generic]) -> float:
-    """Number of runs of equal values, judged by a sample."""
+    """Return number of runs of equal values, judged by a sample."""
     positions = dictionary.sample_positions(len(data) - 1) if len(data) else np.empty(0, np.int64)
     changes = 1 + np.count_nonzero(data[positions] != data[positions + 1])
     return float(changes / max(1, len(positions)) * len(data))
@@ -206,7 +206,7 @@ def _compress(
 def _encode_compressed(
     values: FixedValues, codec: Compression, options: PageOptions, max_values: int
 ) -> tuple[Encoding, Chunks]:
-    """Values under a codec that was asked for, in the order of bytes that it can do most with."""
+    """Return values under a codec that was asked for, in the order of bytes that it can do most with."""
     candidates: list[tuple[Encoding, Chunks]] = [_encode_flat(values, options, max_values)]
     bits = flat.bits_of(values)
     if bits in _SPLIT_BITS and options.bss != "off":

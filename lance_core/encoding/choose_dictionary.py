@@ -81,7 +81,7 @@ def build_dictionary(
 
 
 def _index_bytes(count: int, distinct: int) -> float:
-    """Bytes of packed indices."""
+    """Return bytes of packed indices."""
     return count * max(1, (distinct - 1).bit_length()) / 8
 
 

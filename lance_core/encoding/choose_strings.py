@@ -82,7 +82,7 @@ def _paying_codec(sample: Chunks, options: PageOptions) -> tuple[Compression | N
 
 
 def _sample(values: VariableValues) -> Chunks:
-    """Some chunks spread over all values."""
+    """Return some chunks spread over all values."""
     total = int(values.offsets[-1] - values.offsets[0]) + values.offsets.nbytes
     count = fitting_count(variable.mean_bytes(values), _SAMPLE_BYTES, least=1, most=len(values))
     wanted = max(1, min(_MAX_SAMPLES, int(total * _SAMPLED_PART) // _SAMPLE_BYTES))

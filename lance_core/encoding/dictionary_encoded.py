@@ -38,11 +38,11 @@ class DictionaryEncoded:
         return len(self.indices)
 
     def taken(self, rows: npt.NDArray[np.int64]) -> DictionaryEncoded:
-        """Some of the values: shape (m,), their numbers."""
+        """Return some of the values: shape (m,), their numbers."""
         return DictionaryEncoded(self.items, self.indices[rows], None if self.validity is None else self.validity[rows])
 
     def questions(self) -> pa.Array:
-        """The items, and null."""
+        """Return the items, and null."""
         return pa.concat_arrays([self.items, pa.nulls(1, self.items.type)])
 
     def spread(self, answers: Mask) -> Mask:
@@ -61,7 +61,7 @@ class DictionaryEncoded:
         return mask if self.validity is None else np.where(self.validity, mask, answers[-1])
 
     def values(self) -> pa.Array:
-        """The values themselves; errors as `spread`."""
+        """Return the values themselves; errors as `spread`."""
         check_places(self.indices, len(self.items))
         index_array = numbers_array(self.indices)
         if self.validity is not None:

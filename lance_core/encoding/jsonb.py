@@ -76,7 +76,7 @@ def encode_text(text: str) -> bytes:
 
 
 def _parse(text: str) -> Any:
-    """The value of a text; a parser that also looks for spaces around it takes its time."""
+    """Return the value of a text; a parser that also looks for spaces around it takes its time."""
     if text[:1] in ("{", "["):
         value, end = _DECODER.raw_decode(text)
         if end == len(text):
@@ -271,7 +271,7 @@ def _decode_number(data: memoryview, constants: Mapping[int, str]) -> str:
 
 
 def float_text(value: float) -> str:
-    """The shortest text, with exponents as pylance writes them."""
+    """Return the shortest text, with exponents as pylance writes them."""
     if value != value or value in (float("inf"), float("-inf")):  # noqa: PLR0124 - not a number
         return "null"
     digits, mark, exponent = repr(value).partition("e")

@@ -215,7 +215,7 @@ class _Texts:
         self._specials = starts_of(special)
 
     def joined(self) -> Bytes:
-        """The memory that `Level.sources` point to."""
+        """Return the memory that `Level.sources` point to."""
         return np.concatenate(self._parts)
 
     def add(self, level: Level) -> None:
@@ -300,7 +300,7 @@ def _measure(levels: list[Level]) -> Int64s:
 
 
 def _taken(level: Level) -> Int64s:
-    """Bytes of each element, with quotes, and with what follows it."""
+    """Return bytes of each element, with quotes, and with what follows it."""
     return level.lengths + 2 * (level.types == _STRING) + (level.kinds != SCALAR)[level.owners]
 
 

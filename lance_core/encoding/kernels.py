@@ -39,7 +39,7 @@ MAX_VALUE_BITS = 1 << 30
 
 
 def empty(count: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """An uninitialised array in Arrow's memory pool.
+    """Return an uninitialised array in Arrow's memory pool.
 
     The pool keeps its pages; fresh numpy arrays pay a page fault for every 4 KiB.
 
@@ -69,7 +69,7 @@ class Scratch(threading.local):
         self._memory = np.empty(0, np.uint8)
 
     def array(self, count: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-        """An uninitialised array; the one before is overwritten."""
+        """Return an uninitialised array; the one before is overwritten."""
         size = count * np.dtype(dtype).itemsize
         if size > len(self._memory):
             self._memory = np.empty(size, np.uint8)
@@ -77,7 +77,7 @@ class Scratch(threading.local):
 
 
 def starts_of(sizes: Int64s | Bytes | npt.NDArray[np.bool_]) -> Int64s:
-    """Shape (n + 1,): where each of n adjoining ranges starts, and where the last one ends."""
+    """Return shape (n + 1,): where each of n adjoining ranges starts, and where the last one ends."""
     if len(sizes) >= _MANY_RANGES:
         out: Int64s = empty(len(sizes) + 1, np.int64)
         out[0] = 0
@@ -104,7 +104,7 @@ def aranges(starts: Int64s, sizes: Int64s) -> Int64s:
 
 
 def gather(memory: Bytes, starts: Int64s, sizes: Int64s) -> Bytes:
-    """The bytes of many ranges of one memory, end to end.
+    """Return the bytes of many ranges of one memory, end to end.
 
     Args:
         memory: Shape (m,).
@@ -134,7 +134,7 @@ def gather(memory: Bytes, starts: Int64s, sizes: Int64s) -> Bytes:
 
 
 def gather_between(memory: Bytes, starts: Int64s, sizes: Int64s, head: bytes, tail: bytes) -> Bytes:
-    """Some bytes, those of at least one range of a memory as in `gather`, and some more bytes, end to end.
+    """Return some bytes, those of at least one range of a memory as in `gather`, and some more bytes, end to end.
 
     Returns:
         Shape (len(head) + sizes.sum() + len(tail),); a copy that may be written to.
@@ -159,7 +159,7 @@ def gather_between(memory: Bytes, starts: Int64s, sizes: Int64s, head: bytes, ta
 
 
 def _take(memory: Bytes, starts: Int64s, ends: Int64s, order_indices: Int64s) -> Bytes:
-    """Some of many ranges by Arrow: elements of a binary array are ranges and gaps in turn.
+    """Return some of many ranges by Arrow: elements of a binary array are ranges and gaps in turn.
 
     They are put in order first, because Arrow sizes its output by the last offset minus the first one.
     """
@@ -231,7 +231,7 @@ def numbers_array(numbers: npt.NDArray[Any], is_null: npt.NDArray[np.bool_] | No
 
 
 def numbers_of(array: pa.Array) -> npt.NDArray[Any]:
-    """The values of an Arrow array of numbers without nulls, shape (n,): `numbers_array` backwards.
+    """Return the values of an Arrow array of numbers without nulls, shape (n,): `numbers_array` backwards.
 
     ``to_numpy`` imports pandas, too.
     """
@@ -267,7 +267,7 @@ FALSE_SCALAR, TRUE_SCALAR = scalar(False), scalar(True)  # noqa: FBT003 the valu
 
 
 def view_buffer(buffer: pa.Buffer | None) -> Bytes:
-    """The bytes of an Arrow buffer (None counts as empty)."""
+    """Return the bytes of an Arrow buffer (None counts as empty)."""
     return np.empty(0, np.uint8) if buffer is None or not buffer.size else np.frombuffer(buffer, np.uint8)
 
 
@@ -375,7 +375,7 @@ def chunk_counts(num_values: int, per_chunk: int) -> Int64s:
 
 
 def fitting_count(value_bytes: float, target_bytes: int, *, least: int = 2, most: int = 4096) -> int:
-    """The largest power of two of values that stays within a chunk size, within limits."""
+    """Return the largest power of two of values that stays within a chunk size, within limits."""
     count = least
     while count < most and count * 2 * value_bytes <= target_bytes:
         count *= 2

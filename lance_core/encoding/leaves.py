@@ -71,7 +71,7 @@ def is_list_field(field: Field) -> bool:
 
 
 def leaf_paths(field: Field) -> list[LeafPath]:
-    """The paths to all leaves at or below a top-level field, in column order."""
+    """Return the paths to all leaves at or below a top-level field, in column order."""
     if field.is_leaf:
         return [LeafPath((field,))]
     size = field.struct_list_size or 1
@@ -80,7 +80,7 @@ def leaf_paths(field: Field) -> list[LeafPath]:
 
 
 def shred(path: LeafPath, array: pa.Array) -> tuple[Levels, pa.Array]:
-    """The levels and the leaf array of one leaf.
+    """Return the levels and the leaf array of one leaf.
 
     Args:
         path: The leaf.
@@ -127,7 +127,7 @@ def _either(mask: Mask | None, other: Mask | None) -> Mask | None:
 
 
 def _list_offsets(array: pa.Array) -> npt.NDArray[Any]:
-    """Shape (n + 1,): positions in the child array."""
+    """Return shape (n + 1,): positions in the child array."""
     if not len(array):
         return np.zeros(1, np.int64)
     dtype = np.int64 if pa.types.is_large_list(array.type) else np.int32
@@ -135,7 +135,7 @@ def _list_offsets(array: pa.Array) -> npt.NDArray[Any]:
 
 
 def _list_child(array: pa.Array) -> pa.Array:
-    """The whole child array, whatever the array's own offset."""
+    """Return the whole child array, whatever the array's own offset."""
     if not pa.types.is_map(array.type):
         return array.values
     entries = [array.type.key_field, array.type.item_field]
@@ -281,7 +281,7 @@ def packed_kind(stored: Field, wanted: Field, kind: pa.DataType) -> pa.DataType:
 
 
 def pick_packed(field: Field, kind: pa.DataType, array: pa.Array) -> pa.Array:
-    """The wanted fields of a packed struct that was decoded as `packed_kind`."""
+    """Return the wanted fields of a packed struct that was decoded as `packed_kind`."""
     if array.type == kind:
         return array
     if field.is_blob:
@@ -309,7 +309,7 @@ def _packed_name(field: Field) -> str:
 
 
 def _bitmap(array: pa.Array) -> pa.Buffer | None:
-    """The validity bitmap of an array, beginning with its first slot."""
+    """Return the validity bitmap of an array, beginning with its first slot."""
     if not array.null_count:
         return None
     bitmap: pa.Buffer = array.buffers()[0]

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 def encode_merged(
     parts: Sequence[DictionaryEncoded], options: PageOptions, *, most_bytes: float, may_lack: bool
 ) -> EncodedPage | None:
-    """A page of a leaf with nothing around it.
+    """Return a page of a leaf with nothing around it.
 
     Args:
         parts: Its values, one after the other.

@@ -95,7 +95,7 @@ class PageOptions:
 
 
 def page_options(path: LeafPath, version: str, profile: CompressionProfile = DEFAULT_PROFILE) -> PageOptions:
-    """The options of one column.
+    """Return the options of one column.
 
     Args:
         path: The leaf that has the column.
@@ -122,7 +122,7 @@ def page_options(path: LeafPath, version: str, profile: CompressionProfile = DEF
 
 @cache
 def free_options(version: str, profile: CompressionProfile = DEFAULT_PROFILE) -> PageOptions:
-    """The options of columns for which nothing is asked."""
+    """Return the options of columns for which nothing is asked."""
     return PageOptions(version=version, profile=profile)
 
 

@@ -130,7 +130,7 @@ def _split(decoded: Decoded, num_rows: int) -> Iterator[tuple[int, Decoded, bool
 
 
 def _most_levels(visible: Mask) -> int:
-    """Levels of the largest chunk, if all chunks hold as many values as they may."""
+    """Return levels of the largest chunk, if all chunks hold as many values as they may."""
     ends = np.flatnonzero(visible)[MAX_CHUNK_VALUES - 1 :: MAX_CHUNK_VALUES] + 1
     return int(np.diff(ends, prepend=0, append=len(visible)).max())
 
@@ -141,7 +141,7 @@ def _level_budget(levels: Levels) -> int:
 
 
 def _rebased(values: LeafValues | None, start: int, end: int) -> LeafValues | None:
-    """Some consecutive values; strings begin at offset 0."""
+    """Return some consecutive values; strings begin at offset 0."""
     part = slice_leaf(values, start, end)
     if isinstance(part, VariableValues):
         first, last = int(part.offsets[0]), int(part.offsets[-1])
@@ -179,7 +179,7 @@ def _encode(decoded: Decoded, kind: pa.DataType, name: str, options: PageOptions
 def _encode_struct(
     decoded: Decoded, values: StructValues, name: str, options: PageOptions, *, is_giant: bool
 ) -> EncodedPage:
-    """A packed struct: in chunks if all its fields have a fixed width."""
+    """Return a packed struct: in chunks if all its fields have a fixed width."""
     fixed = packed_struct.encode_fixed(values)
     if fixed is None:
         return full_zip.encode(decoded, options)

@@ -70,7 +70,7 @@ class RangeBuffers:
         return positions + self.shifts[self.starts.searchsorted(positions, side="right") - 1]
 
     def moved(self, by: int) -> RangeBuffers:
-        """The same memory for who counts positions from elsewhere."""
+        """Return the same memory for who counts positions from elsewhere."""
         if self.starts is None or self.shifts is None:
             raise ValueError("a whole file lies where it lies")
         return RangeBuffers(self.memory, self.starts + by, self.shifts - by)
@@ -120,7 +120,7 @@ def together(plans: Sequence[ReadPlan[_T]]) -> ReadPlan[list[_T]]:
 
 
 def split_rows(first_rows: Int64s, rows: Rows) -> Iterator[tuple[int, Rows]]:
-    """Rows of a column as rows of its pages.
+    """Yield rows of a column as rows of its pages.
 
     Args:
         first_rows: Shape (pages + 1,): first row of each page, and the end.
@@ -178,7 +178,7 @@ def join(buffers: Sequence[pa.Buffer]) -> Bytes:
 
 
 def extents_of(buffers: Iterable[tuple[int, int]]) -> Ranges:
-    """The bytes of a page: one range, unless there is more than padding between its buffers.
+    """Return the bytes of a page: one range, unless there is more than padding between its buffers.
 
     Args:
         buffers: Position and size of each.

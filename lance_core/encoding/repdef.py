@@ -80,24 +80,24 @@ def is_list(layer: Layer) -> bool:
 
 
 def list_layer(*, has_null: bool, has_empty: bool) -> Layer:
-    """The list layer in which these occur."""
+    """Return the list layer in which these occur."""
     if has_null:
         return Layer.NULL_AND_EMPTY_LIST if has_empty else Layer.NULLABLE_LIST
     return Layer.EMPTYABLE_LIST if has_empty else Layer.ALL_VALID_LIST
 
 
 def max_rep(layers: Layers) -> int:
-    """The repetition level of a new row: the number of list layers."""
+    """Return the repetition level of a new row: the number of list layers."""
     return sum(map(is_list, layers))
 
 
 def max_def(layers: Layers) -> int:
-    """The largest definition level that can occur."""
+    """Return the largest definition level that can occur."""
     return sum(_NUM_LEVELS[layer] for layer in layers)
 
 
 def max_visible_def(layers: Layers) -> int:
-    """The largest definition level of an entry that has a value slot."""
+    """Return the largest definition level of an entry that has a value slot."""
     total = 0
     for layer in layers:
         if is_list(layer):
@@ -139,7 +139,7 @@ def _check_definition(levels: Levels) -> None:
 
 
 def merge_layers(layers_of_pages: Sequence[Layers]) -> Layers:
-    """The layers that allow whatever one of ``layers_of_pages`` allows."""
+    """Return the layers that allow whatever one of ``layers_of_pages`` allows."""
     merged = layers_of_pages[0]
     for layers in layers_of_pages[1:]:
         if layers == merged:
@@ -187,7 +187,7 @@ def widen(levels: Levels, layers: Layers, num_entries: int) -> Levels:
 
 
 def rows_of_levels(levels: Levels, rows: range | Int64s) -> tuple[Levels, range | Int64s]:
-    """The levels of some rows, which ascend, and the positions of their values.
+    """Return the levels of some rows, which ascend, and the positions of their values.
 
     Raises:
         CorruptDataError: There are fewer rows.
@@ -210,7 +210,7 @@ def rows_of_levels(levels: Levels, rows: range | Int64s) -> tuple[Levels, range 
 
 
 def pick_levels(levels: Levels, rows: Int64s) -> tuple[Levels, Int64s]:
-    """The levels of some rows, and the positions of their values."""
+    """Return the levels of some rows, and the positions of their values."""
     rep, definition = levels.rep, levels.definition
     if rep is None:
         return Levels(levels.layers, None, None if definition is None else definition[rows]), rows

@@ -47,7 +47,7 @@ class _Entries:
 
 
 def build_levels(nestings: Sequence[Nesting]) -> Levels:
-    """Levels of one leaf.
+    """Return levels of one leaf.
 
     Args:
         nestings: From the outermost layer to the leaf. A list's sizes add up to the length of the next one.
@@ -82,7 +82,7 @@ def _layer_of(nesting: Nesting) -> Layer:
 
 
 def _multiply(entries: _Entries, dimension: int) -> _Entries:
-    """An entry for each item of fixed-size lists; there are no other lists around or in them."""
+    """Return an entry for each item of fixed-size lists; there are no other lists around or in them."""
     if dimension == 1:
         return entries
     definition = None if entries.definition is None else np.repeat(entries.definition, dimension)

@@ -126,11 +126,11 @@ class ReaderResults:
         self._reader = pa.RecordBatchReader.from_batches(with_types(schema), batches_with_types(schema, batches))
 
     def to_batches(self) -> pa.RecordBatchReader:
-        """The rows, batch by batch."""
+        """Return the rows, batch by batch."""
         return self._reader
 
     def to_table(self) -> pa.Table:
-        """The rows in memory."""
+        """Return the rows in memory."""
         return self._reader.read_all()
 
 
@@ -166,7 +166,7 @@ class LanceFileReader:
         self._projection = schema if columns is None else schema.select(list(columns))
 
     def read_all(self, *, batch_size: int = DEFAULT_BATCH_ROWS, batch_readahead: int = 16) -> ReaderResults:
-        """All rows.
+        """Return all rows.
 
         Args:
             batch_size: Rows of each batch.
@@ -238,7 +238,7 @@ class LanceFileReader:
         return LanceFileStatistics([LanceColumnStatistics(len(column.pages), column.num_bytes) for column in columns])
 
     def read_global_buffer(self, index: int) -> bytes:
-        """The content of a global buffer.
+        """Return the content of a global buffer.
 
         Raises:
             InvalidInputError: There is no such buffer.
@@ -246,12 +246,12 @@ class LanceFileReader:
         return self._reader.global_buffer(index)
 
     def num_rows(self) -> int:
-        """Rows in the file."""
+        """Return rows in the file."""
         return self._reader.num_rows
 
 
 def stable_version() -> str:
-    """The file version that is written if none is asked for."""
+    """Return the file version that is written if none is asked for."""
     return DEFAULT_VERSION
 
 
@@ -380,7 +380,7 @@ def _descriptors(ranges: Sequence[tuple[int, int]]) -> list[LanceBufferDescripto
 
 
 def _open_location(path: str | os.PathLike[str], storage_options: Mapping[str, str] | None) -> tuple[Store, str]:
-    """The store of the folder that a file lies in, and the file's name."""
+    """Return the store of the folder that a file lies in, and the file's name."""
     folder, slash, name = os.fspath(path).rpartition("/")
     if not name:
         raise InvalidInputError(f"{path!r} does not name a file", path=os.fspath(path))

@@ -93,7 +93,7 @@ class Container:
         return pages
 
     def _metadata(self, numbers: Collection[int]) -> Iterator[tuple[int, bytes]]:
-        """The metadata of columns."""
+        """Yield the metadata of columns."""
         for number in numbers:
             if not 0 <= number < len(self._column_table):
                 raise InvalidInputError(f"there is no column {number} in a file of {len(self._column_table)} columns")
@@ -104,7 +104,7 @@ class Container:
             yield number, data.to_pybytes()
 
     def global_buffer(self, number: int) -> bytes:
-        """The content of a global buffer.
+        """Return the content of a global buffer.
 
         Raises:
             InvalidInputError: There is no such buffer.
@@ -123,7 +123,7 @@ class Container:
         return self.global_buffer(number)
 
     def file_layout(self, encoding: Callable[[bytes], str], *, inner: bool) -> FileLayout:
-        """The layout of the file.
+        """Return the layout of the file.
 
         Args:
             encoding: Text for the encoding of a page.

@@ -75,7 +75,7 @@ class FileLayout:
 
 
 def fields_with_columns(schema: Schema, *, inner: bool, packed: bool = True) -> Iterator[tuple[str, Field]]:
-    """The fields that have a column of their own, with their dotted paths, in the order of columns.
+    """Yield the fields that have a column of their own, with their dotted paths, in the order of columns.
 
     Args:
         schema: Schema of the file.
@@ -87,7 +87,7 @@ def fields_with_columns(schema: Schema, *, inner: bool, packed: bool = True) -> 
 
 
 def field_of_column(schema: Schema, number: int, *, inner: bool) -> Field:
-    """The field of a file's schema that has a column.
+    """Return the field of a file's schema that has a column.
 
     Args:
         schema: Schema of the file.

@@ -110,7 +110,7 @@ class BlockChecks:
         return (0, self._section.start), (self._section.tail_start, self._size)
 
     def widened(self, start: int, end: int) -> tuple[int, int]:
-        """The range with all of the blocks that it touches; itself if they are known to be good."""
+        """Return the range with all of the blocks that it touches; itself if they are known to be good."""
         section, width = self._section, self._section.block_size
         if start >= end or (start >= section.start and end <= section.tail_start):
             return start, end  # nothing, or the checksums themselves
@@ -300,7 +300,7 @@ def _sums_in(data: memoryview, starts: Int64s, ends: Int64s) -> npt.NDArray[np.u
 
 
 def _blocks_of_run(block_size: int) -> int:
-    """A power of two."""
+    """Return a power of two."""
     return 1 << max(0, (_RUN_BYTES // block_size).bit_length() - 1)
 
 
@@ -316,7 +316,7 @@ def _runs(blocks: Int64s, run: int) -> Int64s:
 
 
 def _union(starts: Int64s, ends: Int64s) -> Int64s:
-    """The numbers in any of some ranges, ascending, each once."""
+    """Return the numbers in any of some ranges, ascending, each once."""
     low, high = int(starts.min()), int(ends.max())
     if len(starts) == 1:
         return np.arange(low, high)

@@ -152,7 +152,7 @@ ArrayEncoding: TypeAlias = (
 
 
 def encode_array_encoding(encoding: ArrayEncoding) -> bytes:
-    """The serialized Any of a page's encoding; those that no writer uses are left out.
+    """Return the serialized Any of a page's encoding; those that no writer uses are left out.
 
     Raises:
         UnsupportedError: Such an encoding.
@@ -311,7 +311,7 @@ def _decode_packed(message: pb.Bitpacked | pb.BitpackedForNonNeg) -> Bitpacked |
 
 
 def _flat_below(message: pb.ArrayEncoding, bits: int, what: str) -> Flat:
-    """The flat values that others are made of; nothing in them is null."""
+    """Return the flat values that others are made of; nothing in them is null."""
     if message.WhichOneof("array_encoding") == "nullable" and message.nullable.WhichOneof("nullability") == "no_nulls":
         return _flat_below(message.nullable.no_nulls.values, bits, what)
     if message.WhichOneof("array_encoding") != "flat":

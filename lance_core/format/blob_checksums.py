@@ -39,7 +39,7 @@ _MAX_BLOCK_SIZE = 1 << 26
 
 
 def encode_blob_sums(files: Sequence[RunningSums]) -> bytes:
-    """The buffer, from the checksums of each blob file; their blocks are `BLOB_BLOCK_SIZE`."""
+    """Return the buffer, from the checksums of each blob file; their blocks are `BLOB_BLOCK_SIZE`."""
     sum_bytes = [np.array(file.all(), "<u4").tobytes() for file in files]
     sizes = np.array([file.size for file in files], "<u8").tobytes()
     return b"".join([*sum_bytes, sizes, _TRAILER.pack(BLOB_BLOCK_SIZE, len(files), _MAGIC)])
@@ -67,7 +67,7 @@ class BlobSums:
         return len(self.sizes)
 
     def widened(self, blob_id: int, start: int, end: int) -> tuple[int, int]:
-        """A range of a blob file with all of the blocks that it touches; nothing stays nothing."""
+        """Return a range of a blob file with all of the blocks that it touches; nothing stays nothing."""
         if start >= end:
             return start, end
         width, size = self.block_size, int(self.sizes[blob_id - 1])
@@ -94,7 +94,7 @@ class BlobSums:
 
 
 def decode_blob_sums(data: bytes) -> BlobSums | None:
-    """The checksums in a global buffer; None if it is another buffer.
+    """Return the checksums in a global buffer; None if it is another buffer.
 
     Raises:
         CorruptDataError: They contradict each other.

@@ -69,7 +69,7 @@ _HANDLING = {
 
 
 def blob_view(handling: str | None) -> BlobView:
-    """The form that users call by these names.
+    """Return the form that users call by these names.
 
     Raises:
         InvalidInputError: No such form.
@@ -101,7 +101,7 @@ def has_blobs(schema: Schema) -> bool:
 
 
 def view_schema(schema: Schema, view: BlobView) -> Schema:
-    """The same schema with its blob fields in another form; ids stay."""
+    """Return the same schema with its blob fields in another form; ids stay."""
     if not has_blobs(schema):
         return schema
     change = {BlobView.DESCRIPTIONS: described, BlobView.BYTES: _as_bytes, BlobView.VALUES: lambda field: field}[view]
@@ -109,7 +109,7 @@ def view_schema(schema: Schema, view: BlobView) -> Schema:
 
 
 def file_schema(schema: Schema) -> Schema:
-    """The schema that data files hold: blobs of version 2 are described, those of version 1 are not."""
+    """Return the schema that data files hold: blobs of version 2 are described, those of version 1 are not."""
     if not has_blobs(schema):
         return schema
     fields = [
@@ -128,7 +128,7 @@ def _map_blobs(field: Field, change: Callable[[Field], Field]) -> Field:
 
 
 def described(field: Field) -> Field:
-    """A blob field in the form of descriptions, which is how data files hold it."""
+    """Return a blob field in the form of descriptions, which is how data files hold it."""
     if is_described(field):
         return field
     if is_second_version(field):
@@ -155,7 +155,7 @@ def _as_bytes(field: Field) -> Field:
 
 
 def blobs_for_version(schema: Schema, file_version: str) -> Schema:
-    """The schema of a new table: since file version 2.2 its blobs are of version 2, as in pylance 14.0.2."""
+    """Return the schema of a new table: since file version 2.2 its blobs are of version 2, as in pylance 14.0.2."""
     if not has_blobs(schema) or file_version in ("2.0", "2.1"):
         return schema
     changed = Schema(tuple(_map_blobs(field, _second_version) for field in schema.fields), schema.metadata)
@@ -179,7 +179,7 @@ def _second_version(field: Field) -> Field:
 
 
 def threshold(field: Field, key: str, default: int) -> int:
-    """A number of bytes in the metadata of a field.
+    """Return a number of bytes in the metadata of a field.
 
     Raises:
         InvalidInputError: It is no number.

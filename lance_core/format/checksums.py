@@ -57,7 +57,7 @@ _MAX_BLOCK_SIZE = 1 << 26
 
 
 def _fastest() -> Callable[..., int]:
-    """The same function ten times as fast where isal is there."""
+    """Return the same function ten times as fast where isal is there."""
     try:
         crc32: Callable[..., int] = importlib.import_module("isal.isal_zlib").crc32
     except ImportError:
@@ -174,7 +174,7 @@ def sums_size(before: RunningSums, tail_size: int) -> int:
 
 
 def encode_sums(before: RunningSums, tail: bytes) -> bytes:
-    """The buffer.
+    """Return the buffer.
 
     Args:
         before: Of what lies before it.
@@ -309,7 +309,7 @@ def decode_tail_sums(data: memoryview, location: SumsBuffer) -> npt.NDArray[np.u
 
 
 def encode_section(before: int, behind: int) -> bytes:
-    """A section of checksums.
+    """Return a section of checksums.
 
     Args:
         before: Checksum of what lies before it.
@@ -319,7 +319,7 @@ def encode_section(before: int, behind: int) -> bytes:
 
 
 def with_section(data: bytes, at: int) -> bytes:
-    """Bytes with a section of checksums at a place that their readers pass over."""
+    """Return bytes with a section of checksums at a place that their readers pass over."""
     before, behind = data[:at], data[at:]
     return b"".join([before, encode_section(crc32(before), crc32(behind)), behind])
 

@@ -90,7 +90,7 @@ def bitmap_to_numpy(offsets: BitMap) -> npt.NDArray[np.uint32]:
 
 
 def union(bitmaps: Iterable[BitMap]) -> BitMap:
-    """Rows in any of the bitmaps."""
+    """Return rows in any of the bitmaps."""
     return BitMap().union(*bitmaps)
 
 

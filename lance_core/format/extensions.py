@@ -80,7 +80,7 @@ def _names_extension(field: pa.Field) -> bool:
 
 
 def with_types(schema: pa.Schema) -> pa.Schema:
-    """The schema with the extension types that its fields name."""
+    """Return the schema with the extension types that its fields name."""
     return pa.schema(_Schema(schema)) if names_extensions(schema) else schema
 
 
@@ -94,7 +94,7 @@ def batches_with_types(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> 
 
 
 def table_with_types(table: pa.Table) -> pa.Table:
-    """The table with the extension types that its fields name."""
+    """Return the table with the extension types that its fields name."""
     if not names_extensions(table.schema):
         return table
     return pa.Table.from_batches(batches_with_types(table.schema, table.to_batches()), with_types(table.schema))

@@ -51,12 +51,12 @@ class Page:
 
 @lru_cache(maxsize=_MANY_LAYOUTS)
 def _direct(encoding: bytes) -> file2_pb2.Encoding:
-    """An encoding as message, which nobody may change; the columns of a wide table have few different ones."""
+    """Return an encoding as message, which nobody may change; the columns of a wide table have few different ones."""
     return file2_pb2.Encoding(direct=file2_pb2.DirectEncoding(encoding=encoding))
 
 
 def encode_column(pages: list[Page], *, is_blob: bool = False) -> bytes:
-    """The ColumnMetadata of a column.
+    """Return the ColumnMetadata of a column.
 
     Args:
         pages: Its pages.
@@ -90,7 +90,7 @@ def decode_column(data: bytes, *, limit: int) -> tuple[Page, ...]:
 
 
 def decode_plain_column(data: bytes, *, limit: int) -> tuple[Page, ...] | None:
-    """The pages of a column, if all of it is in them: it has neither buffers nor an encoding of its own.
+    """Return the pages of a column, if all of it is in them: it has neither buffers nor an encoding of its own.
 
     Args:
         data: Serialized ColumnMetadata.
@@ -136,7 +136,7 @@ def _decode_pages(message: file2_pb2.ColumnMetadata, limit: int) -> tuple[Page, 
 
 
 def encode_descriptor(schema: Schema, num_rows: int) -> bytes:
-    """The FileDescriptor."""
+    """Return the FileDescriptor."""
     # Field 1 is the schema, whose fields are the same for all files of a table.
     fields = schema.encoded
     if schema.metadata:

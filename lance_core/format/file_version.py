@@ -52,7 +52,7 @@ _ALIASES = {"legacy": "0.1", "0.3": "2.0", "stable": DEFAULT_VERSION, "next": "2
 
 
 def resolve_version(name: str | None) -> FileVersion:
-    """The version a user asked for.
+    """Return the version a user asked for.
 
     Args:
         name: Version or alias; None means the default.
@@ -77,7 +77,7 @@ def check_writable(version: FileVersion) -> None:
 
 
 def decode_footer_version(major: int, minor: int) -> FileVersion:
-    """The version a footer names.
+    """Return the version a footer names.
 
     Raises:
         CorruptDataError: No version of the format has these numbers.

@@ -51,7 +51,7 @@ class Footer:
 
 
 def encode_footer(footer: Footer) -> bytes:
-    """The 40 bytes of a footer."""
+    """Return the 40 bytes of a footer."""
     return _FOOTER.pack(
         footer.column_metadata_start,
         footer.column_table_start,
@@ -118,7 +118,7 @@ def _check_positions(footer: Footer, end: int) -> None:
 
 
 def encode_table(entries: list[tuple[int, int]]) -> bytes:
-    """A table of (position, length)."""
+    """Return a table of (position, length)."""
     return struct.pack(f"<{2 * len(entries)}Q", *chain.from_iterable(entries))
 
 

@@ -59,7 +59,7 @@ class DataFile:
     base_id: int | None = None
 
     def field_ids(self) -> list[int]:
-        """The ids in `fields`."""
+        """Return the ids in `fields`."""
         return list(self.fields)
 
 
@@ -82,7 +82,7 @@ class DeletionFile:
     base_id: int | None = None
 
     def asdict(self) -> dict[str, Any]:
-        """The attributes as a dict, in the order of pylance."""
+        """Return the attributes as a dict, in the order of pylance."""
         return {
             "read_version": self.read_version,
             "id": self.id,
@@ -92,7 +92,7 @@ class DeletionFile:
         }
 
     def json(self) -> str:
-        """The attributes as JSON."""
+        """Return the attributes as JSON."""
         return json.dumps(self.asdict())
 
     @staticmethod
@@ -241,7 +241,7 @@ def decode_fragment(record: bytes) -> Fragment:
 
 
 def decode_totals(record: bytes) -> FragmentTotals:
-    """The numbers in one ``DataFragment`` message; errors are those of `decode_fragment`."""
+    """Return the numbers in one ``DataFragment`` message; errors are those of `decode_fragment`."""
     fragment = decode_fragment(record)
     num_bytes = sum(file.file_size_bytes for file in fragment.files)
     num_deletion_files = int(fragment.deletion_file is not None)

@@ -260,12 +260,12 @@ class FragmentList:
         return count, size
 
     def find(self, fragment_id: int) -> Fragment | None:
-        """The fragment with this id, or None."""
+        """Return the fragment with this id, or None."""
         hits = np.flatnonzero(self.ids == fragment_id)
         return self[int(hits[0])] if len(hits) else None
 
     def select(self, fragment_ids: Collection[int]) -> list[Fragment]:
-        """The fragments with these ids, in the order of the list; ids that are not there are left out."""
+        """Return the fragments with these ids, in the order of the list; ids that are not there are left out."""
         return [self[index] for index in self._positions(fragment_ids)]
 
     def replaced(
@@ -275,7 +275,7 @@ class FragmentList:
         updated: Mapping[int, Fragment] | None = None,
         added: Iterable[Fragment] = (),
     ) -> FragmentList:
-        """A list in which some fragments changed; the records of all others are copied as they are.
+        """Return a list in which some fragments changed; the records of all others are copied as they are.
 
         Args:
             removed: Ids that leave.
@@ -294,7 +294,7 @@ class FragmentList:
         return self._spliced(new, joining).ascending()
 
     def with_changed(self, fragments: Mapping[int, Fragment]) -> FragmentList:
-        """A list with other content at some places, in the same order."""
+        """Return a list with other content at some places, in the same order."""
         return self._spliced(fragments, []) if fragments else self
 
     def extended(self, joining: Sequence[Fragment]) -> FragmentList:
@@ -320,7 +320,7 @@ class FragmentList:
         return longer.ascending()
 
     def _spliced(self, new: Mapping[int, Fragment | None], joining: list[Fragment]) -> FragmentList:
-        """A list with new content at some places, where None drops what is there, and more at the end."""
+        """Return a list with new content at some places, where None drops what is there, and more at the end."""
         indices = sorted(new)
         coming = [replacement for index in indices if (replacement := new[index]) is not None]
         frames, bounds = wire.frame([encode_fragment(fragment) for fragment in (*coming, *joining)], FRAGMENTS_FIELD)
@@ -350,7 +350,7 @@ class FragmentList:
         return FragmentList.framed([part for part in parts if len(part)], ends, numbers=(numbers, theirs[:, after:]))
 
     def _slice(self, first: int, behind: int) -> list[bytes | memoryview]:
-        """The frames of some places."""
+        """Return the frames of some places."""
         if first >= behind:
             return []
         if not first and behind == len(self):
@@ -359,7 +359,7 @@ class FragmentList:
         return [self._view()[start:end]]
 
     def ascending(self) -> FragmentList:
-        """The same fragments, ordered by id (itself if they are)."""
+        """Return the same fragments, ordered by id (itself if they are)."""
         if self._is_ascending():
             return self
         order = np.argsort(self.ids, kind="stable")
@@ -390,7 +390,7 @@ class FragmentList:
         return self._bytes()[start + wire.header_size(self._bytes(), start) : end].tobytes()
 
     def _view(self) -> memoryview:
-        """All frames, laid together if they were not."""
+        """Return all frames, laid together if they were not."""
         if len(self._parts) != 1:
             self._parts = (b"".join(self._parts),)
         return memoryview(self._parts[0])

@@ -45,7 +45,7 @@ _FEWEST_ALIKE = 1 << 10
 
 
 def of_fragment(fragment: Fragment) -> tuple[int, int, int, int, int]:
-    """The numbers of a decoded fragment, in the order of the rows of `scan`."""
+    """Return the numbers of a decoded fragment, in the order of the rows of `scan`."""
     lineage = 0
     if fragment.row_id_sequence is not None:
         is_external = any(isinstance(sequence, ExternalFile) for sequence in lineage_sequences(fragment))
@@ -55,7 +55,7 @@ def of_fragment(fragment: Fragment) -> tuple[int, int, int, int, int]:
 
 
 def of_message(pb: table_pb2.DataFragment) -> tuple[int, int, int, bool, int]:
-    """The numbers of a parsed fragment, in the order of the rows of `scan`."""
+    """Return the numbers of a parsed fragment, in the order of the rows of `scan`."""
     is_deleted, ids = pb.HasField("deletion_file"), pb.WhichOneof(_SEQUENCES[0])
     lineage = 0
     if ids is not None:
@@ -116,7 +116,7 @@ class _Shape:
 
 
 def _shape(frame: bytes) -> _Shape | None:
-    """The shape of a record; None if it has something in it that is not looked at in columns."""
+    """Return the shape of a record; None if it has something in it that is not looked at in columns."""
     numbers: dict[int, tuple[int, int, int, int]] = {}
     lineage = 0
     position = _behind_varint(frame, 1)

@@ -155,7 +155,7 @@ def make_index(fields: IndexFields) -> IndexMetadata:
 
 
 def with_base_id(index: IndexMetadata, base_id: int | None) -> IndexMetadata:
-    """The same index at another place."""
+    """Return the same index at another place."""
     pb = table_pb2.IndexMetadata.FromString(index.record)
     pb.ClearField("base_id")
     if base_id is not None:
@@ -240,7 +240,7 @@ def shows_moved_rows(index: IndexMetadata) -> bool:
 def with_changed_coverage(
     index: IndexMetadata, *, removed: Collection[int] = (), added: Collection[int] = ()
 ) -> IndexMetadata:
-    """The same index over other fragments; unchanged if it does not record which fragments it covers.
+    """Return the same index over other fragments; unchanged if it does not record which fragments it covers.
 
     Args:
         index: The index.

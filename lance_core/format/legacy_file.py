@@ -101,7 +101,7 @@ def decode_legacy_footer(tail: bytes | memoryview, file_size: int) -> int:
 
 
 def decode_size(data: bytes) -> int:
-    """The u32 in front of a message."""
+    """Return the u32 in front of a message."""
     return int.from_bytes(data[:SIZE_BYTES], "little")
 
 

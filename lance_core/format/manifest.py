@@ -139,7 +139,7 @@ class Manifest:
         return self.fragments.total_num_rows
 
     def inline_transaction(self) -> Transaction | None:
-        """The transaction inside the manifest file, or None."""
+        """Return the transaction inside the manifest file, or None."""
         return None if self.transaction_section is None else decode_transaction(self.transaction_section)
 
 
@@ -265,7 +265,7 @@ def _has_dictionaries(manifest: Manifest) -> bool:
 
 @lru_cache(maxsize=_MANY_MANIFESTS)
 def _decode_small(data: bytes, allowed: Limits) -> Manifest:
-    """A manifest that the limits of this process allow."""
+    """Return a manifest that the limits of this process allow."""
     del allowed  # what was decoded under other limits is another answer
     return decode_manifest_file(data)
 
@@ -324,7 +324,7 @@ class ManifestFiles(NamedTuple):
 
 
 def manifest_files(manifest: Manifest) -> ManifestFiles:
-    """The files of a manifest that is decoded already."""
+    """Return the files of a manifest that is decoded already."""
     return ManifestFiles(
         timestamp=manifest.timestamp,
         writer_feature_flags=manifest.writer_feature_flags,
@@ -373,7 +373,7 @@ def with_transaction(manifest: Manifest, transaction: Transaction, record: bytes
 
 
 def index_section_of(indices: tuple[IndexMetadata, ...]) -> bytes | None:
-    """The encoded section; None if nothing is left in it."""
+    """Return the encoded section; None if nothing is left in it."""
     return encode_index_section(indices) if indices else None
 
 
@@ -405,7 +405,7 @@ def _decode_message(message: memoryview) -> tuple[table_pb2.Manifest, tuple[Fiel
 
 @lru_cache(maxsize=_MANY_HEADS)
 def _decode_head(encoded: bytes) -> tuple[Field, ...] | None:
-    """The fields that lie before the fragments, the same in most versions; None if there is something else."""
+    """Return the fields that lie before the fragments, the same in most versions; None if there is something else."""
     pb = table_pb2.Manifest.FromString(encoded)
     check_limit("max_fields", len(pb.fields), "fields")
     is_alone = [descriptor.number for descriptor, _ in pb.ListFields()] == [_FIELDS_FIELD]

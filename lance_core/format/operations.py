@@ -294,5 +294,5 @@ Operation: TypeAlias = (
 
 
 def operation_name(operation: Operation) -> str:
-    """The operation's name as the specification writes it."""
+    """Return the operation's name as the specification writes it."""
     return type(operation).__name__

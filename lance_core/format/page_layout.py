@@ -170,7 +170,7 @@ PageLayout: TypeAlias = MiniBlockLayout | FullZipLayout | ConstantLayout | Spars
 
 @lru_cache(maxsize=_MANY_LAYOUTS)
 def encode_layout(layout: PageLayout) -> bytes:
-    """A layout as serialized ``Any``; the columns of a wide table have few different ones."""
+    """Return a layout as serialized ``Any``; the columns of a wide table have few different ones."""
     match layout:
         case MiniBlockLayout():
             message = pb.PageLayout(mini_block_layout=_encode_mini_block(layout))
@@ -395,7 +395,7 @@ def _decode_bare_zipped(message: pb23.ZippedValues) -> FullZipLayout:
 
 
 def _layer_of(sparse: SparseLayer) -> Layer:
-    """The layer that allows whatever there may be."""
+    """Return the layer that allows whatever there may be."""
     if sparse.lists is None:
         return Layer.NULLABLE_ITEM if sparse.has_null else Layer.ALL_VALID_ITEM
     return Layer.NULL_AND_EMPTY_LIST if sparse.has_null else Layer.EMPTYABLE_LIST
@@ -420,7 +420,7 @@ def _decode_chunked(message: pb23.ChunkedValues, layers: Layers) -> MiniBlockLay
 
 
 def _decode_zipped(message: pb23.ZippedValues, layers: Layers) -> FullZipLayout:
-    """Values are those of a full-zip page of 2.2."""
+    """Return values are those of a full-zip page of 2.2."""
     details = message.WhichOneof("details")
     same = pb.FullZipLayout(
         bits_rep=message.levels.bits_rep,

@@ -118,7 +118,7 @@ def v2_versions(names: Sequence[str]) -> tuple[int, ...]:
 
 
 def parse_version(name: str) -> int:
-    """Number of an attached version, from the name of its manifest.
+    """Return number of an attached version, from the name of its manifest.
 
     Raises:
         CorruptDataError: It is not the name of a manifest.
@@ -130,7 +130,7 @@ def parse_version(name: str) -> int:
 
 
 def decode_version_hint(data: bytes) -> int | None:
-    """The version that a hint names; None if it is none."""
+    """Return the version that a hint names; None if it is none."""
     match = _HINT.fullmatch(data)
     return None if match is None else int(match[1])
 
@@ -174,7 +174,7 @@ def base_prefix(base_id: int | None) -> str:
 
 
 def split_base_path(path: str) -> tuple[int, str]:
-    """The number of the base path, and the path below it.
+    """Return the number of the base path, and the path below it.
 
     Raises:
         CorruptDataError: Not a path below a base path.

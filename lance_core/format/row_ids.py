@@ -193,7 +193,7 @@ def _encode_array(values: UInt64s) -> rowids_pb2.EncodedU64Array:
 
 
 def _count(segment: rowids_pb2.U64Segment, path: str | None) -> int:
-    """Number of values, found without expanding them: a damaged range may claim to be as long as memory."""
+    """Return number of values, found without expanding them: a damaged range may claim to be as long as memory."""
     match segment.WhichOneof("segment"):
         case "range":
             count = segment.range.end - segment.range.start

@@ -144,7 +144,7 @@ class Field:
             yield from child.walk()
 
     def leaves(self) -> Iterator[Field]:
-        """The fields at or below this one that have a column, depth first."""
+        """Yield the fields at or below this one that have a column, depth first."""
         if self.is_leaf:
             yield self
             return
@@ -152,7 +152,7 @@ class Field:
             yield from child.leaves()
 
     def to_arrow(self) -> pa.Field:
-        """The Arrow field.
+        """Return the Arrow field.
 
         Raises:
             UnsupportedError: The type is not supported; the message names it.
@@ -183,7 +183,7 @@ class Schema:
 
     @classmethod
     def from_arrow(cls, schema: pa.Schema, first_id: int = 0) -> Schema:
-        """Number the fields of an Arrow schema depth first.
+        """Return number the fields of an Arrow schema depth first.
 
         Args:
             schema: Arrow schema.
@@ -201,7 +201,7 @@ class Schema:
         return cls(tuple(numbered), metadata)
 
     def to_arrow(self) -> pa.Schema:
-        """The Arrow schema; errors as in `Field.to_arrow`."""
+        """Return the Arrow schema; errors as in `Field.to_arrow`."""
         return self._arrow
 
     @cached_property
@@ -235,7 +235,7 @@ class Schema:
         return max((field.id for field in self.walk()), default=-1)
 
     def walk(self) -> Iterator[Field]:
-        """All fields, depth first."""
+        """Yield all fields, depth first."""
         for top in self.fields:
             yield from top.walk()
 
@@ -267,7 +267,7 @@ class Schema:
 
 
 def _descend(fields: Sequence[Field], path: str) -> Field:
-    """The field at a dotted path, inside parents that hold nothing else."""
+    """Return the field at a dotted path, inside parents that hold nothing else."""
     for candidate in fields:
         if path == candidate.name:
             return candidate
@@ -331,7 +331,7 @@ def is_json_field(field: pa.Field) -> bool:
 
 
 def _json_type(kind: pa.DataType, extension: bytes | None, name: str) -> str | None:
-    """The logical type of JSON; None for all else.
+    """Return the logical type of JSON; None for all else.
 
     Raises:
         UnsupportedError: JSON in another storage than text (``arrow.json``) or JSONB (``lance.json``).
@@ -359,7 +359,7 @@ def _arrow_children(kind: pa.DataType) -> Iterable[pa.Field]:
 
 
 def logical_type_of(kind: pa.DataType, name: str) -> str:
-    """The words for an Arrow type.
+    """Return the words for an Arrow type.
 
     Args:
         kind: Arrow type, no extension type.
@@ -421,7 +421,7 @@ def _plain_field(name: str, logical_type: str, nullable: bool) -> pa.Field:
 
 
 def arrow_type_of(column: Field) -> pa.DataType:
-    """The Arrow type of a field; errors as in `Field.to_arrow`."""
+    """Return the Arrow type of a field; errors as in `Field.to_arrow`."""
     text = column.logical_type
     if len(text) > MAX_TYPE_LENGTH:
         raise CorruptDataError(f"field {column.name!r}: logical type of {len(text)} characters")
@@ -487,7 +487,7 @@ def _only_child(field: Field) -> Field:
 
 
 def encode_fields(schema: Schema) -> list[file_pb2.Field]:
-    """The messages of a schema, depth first (metadata of the schema itself is the caller's)."""
+    """Return the messages of a schema, depth first (metadata of the schema itself is the caller's)."""
     encoded: list[file_pb2.Field] = []
 
     def add(field: Field, parent_id: int) -> None:
@@ -549,7 +549,7 @@ def decode_fields(messages: Iterable[file_pb2.Field], metadata: Mapping[str, byt
 
 @lru_cache(maxsize=_MANY_SCHEMAS)
 def _decode_tree(encoded: tuple[bytes, ...]) -> tuple[Field, ...]:
-    """The top-level fields; all versions and files of a table have few different schemas."""
+    """Return the top-level fields; all versions and files of a table have few different schemas."""
     listed = [file_pb2.Field.FromString(data) for data in encoded]
     children: dict[int, list[int]] = {}
     positions: dict[int, int] = {}

@@ -117,7 +117,7 @@ def decode_transaction(data: bytes, *, path: str | None = None, has_checksum: bo
 
 
 def encode_transaction_file(record: bytes) -> bytes:
-    """The content of a transaction's file.
+    """Return the content of a transaction's file.
 
     Args:
         record: The encoded transaction.

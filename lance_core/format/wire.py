@@ -56,7 +56,7 @@ def frame(messages: Sequence[bytes], number: int) -> tuple[bytes, Ints]:
 
 
 def field_of(content: bytes, number: int) -> bytes:
-    """A field of bytes, or of a message, whose number is below 16."""
+    """Return a field of bytes, or of a message, whose number is below 16."""
     return bytes((number << 3 | _BYTES,)) + varint(len(content)) + content
 
 
@@ -155,7 +155,7 @@ def _first_frames(data: Bytes, start: int, key: int) -> list[int] | None:
 
 
 def _header(data: Bytes, position: int) -> tuple[int, int] | None:
-    """Bytes of key and length, and bytes of the whole; None if there is no length."""
+    """Return bytes of key and length, and bytes of the whole; None if there is no length."""
     length = 0
     for index, byte in enumerate(data[position + 1 : position + 6].tolist()):
         length |= (byte & 0x7F) << 7 * index
@@ -165,7 +165,7 @@ def _header(data: Bytes, position: int) -> tuple[int, int] | None:
 
 
 def header_size(data: Bytes, position: int) -> int:
-    """Bytes of key and length before a message that was laid down as by `frame`."""
+    """Return bytes of key and length before a message that was laid down as by `frame`."""
     header = _header(data, position)
     if header is None:
         raise CorruptDataError("an encoded message has no length")
@@ -264,7 +264,7 @@ def _values(frame_bits: FrameBits, data: Bytes, positions: Ints, wire_types: Int
 
 
 def _load_frames(data: Bytes, positions: Ints) -> FrameBits:
-    """The eight bytes from each position on; beyond the end are zeros."""
+    """Return the eight bytes from each position on; beyond the end are zeros."""
     if len(data) < _WORD_SIZE:
         data = np.append(data, np.zeros(_WORD_SIZE - len(data), np.uint8))
     last = len(data) - _WORD_SIZE
@@ -278,7 +278,7 @@ def _load_frames(data: Bytes, positions: Ints) -> FrameBits:
 
 
 def _varints(frame_bits: FrameBits, data: Bytes, positions: Ints) -> tuple[Ints, Ints]:
-    """Values of varints and the positions behind them.
+    """Return values of varints and the positions behind them.
 
     Args:
         frame_bits: The eight bytes at each position; if all of them have the continuation bit, ``data`` has more.

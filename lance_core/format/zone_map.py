@@ -56,5 +56,5 @@ def has_zone_map(kind: pa.DataType) -> bool:
 
 
 def encode_details(*, rows_per_zone: int) -> bytes:
-    """The message ``ZoneMapIndexDetails``."""
+    """Return the message ``ZoneMapIndexDetails``."""
     return b"\x08" + varint(rows_per_zone) + b"\x10\x00\x18\x01"

@@ -107,7 +107,7 @@ class DeltaSource:
         return [pa.scalar(value, kind) for value, kind in zip(values, kinds, strict=True)]
 
     def _sql(self, values: _Values) -> str:
-        """The condition in the SQL of DataFusion, which gives quoted text the type of the column."""
+        """Return the condition in the SQL of DataFusion, which gives quoted text the type of the column."""
         terms: list[str] = []
         for column, value in zip(self._columns, self._scalars(values), strict=True):
             if not value.is_valid:

@@ -143,7 +143,7 @@ def _key(field: Any) -> tuple[int, str]:
 
 
 def _identity(task: Any) -> str:
-    """The files that the rows of a file depend on: itself, and those that delete rows of it."""
+    """Return the files that the rows of a file depend on: itself, and those that delete rows of it."""
     return "|".join([task.file.file_path, *sorted(file.file_path for file in task.delete_files)])
 
 

@@ -227,7 +227,7 @@ def _open(source: str, name: str | None, *, version: str | None, options: Mappin
 
 
 def _guess(source: str, options: Mapping[str, str] | None) -> str:
-    """The format of a source: Iceberg by its name, Delta by its log, else Parquet."""
+    """Return the format of a source: Iceberg by its name, Delta by its log, else Parquet."""
     if source.endswith(".metadata.json"):
         return "iceberg"
     system, path = fsspec.url_to_fs(source, **(options or {}))

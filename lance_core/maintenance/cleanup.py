@@ -254,7 +254,7 @@ class _Survey:
             self.contents[version] = data
 
     def content(self, store: Store, version: int) -> bytes | None:
-        """The manifest of a version that goes; None if it is gone already."""
+        """Return the manifest of a version that goes; None if it is gone already."""
         cached = self.contents.pop(version, None)
         return _get(store, self.going[version].path) if cached is None else cached
 
@@ -403,7 +403,7 @@ def _garbage(store: Store, survey: _Survey, rules: CleanupRules, now: datetime) 
 
 
 def _clock_of(store: Store) -> datetime:
-    """The time by the clock of the storage service, which dates the files."""
+    """Return the time by the clock of the storage service, which dates the files."""
     path = f"{VERSIONS_FOLDER}/{TEMPORARY_PREFIX}_clock_{uuid.uuid4().hex}"
     store.put(path, b"what time is it?")
     try:

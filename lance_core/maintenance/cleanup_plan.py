@@ -225,7 +225,7 @@ class References:
                 self.paths.add(folder + path_in_base(rest, is_dataset_root=is_root))
 
     def _inside(self, base: BasePath) -> tuple[str, bool] | None:
-        """The folder that a base path names in the branch itself, and whether it is laid out like a dataset."""
+        """Return the folder that a base path names in the branch itself, and whether it is laid out like a dataset."""
         address = base.path.removeprefix("file://").rstrip("/") + "/"
         root = self.root.rstrip("/") + "/"
         return (address[len(root) :], base.is_dataset_root) if address.startswith(root) else None

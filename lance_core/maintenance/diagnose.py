@@ -284,7 +284,7 @@ def _salvaging(store: Store, manifest: Manifest, fragment: Fragment, lost: list[
 
 
 def _ranges(salvages: list[Salvage]) -> str:
-    """The first ranges of rows that are lost, counted from the first row of the fragment."""
+    """Return the first ranges of rows that are lost, counted from the first row of the fragment."""
     ranges = [rows for salvage in salvages if not salvage.becomes_null for rows in salvage.damaged()]
     text = ", ".join(f"{rows.start:,} to {rows.stop - 1:,}" for rows in ranges[:_MAX_RANGES])
     return text if len(ranges) <= _MAX_RANGES else f"{text} and {len(ranges) - _MAX_RANGES:,} more ranges"

@@ -217,7 +217,7 @@ def _groups(manifest: Manifest, readers: Sequence[FragmentReader], max_bytes: in
 
 
 def _joinable(fragment: Fragment, schema: Schema) -> str | None:
-    """The version of its only file, if that is small and has all columns."""
+    """Return the version of its only file, if that is small and has all columns."""
     if len(fragment.files) != 1:
         return None
     file = fragment.files[0]

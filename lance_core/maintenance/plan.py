@@ -138,7 +138,7 @@ _MODES = (None, "reencode", "try_binary_copy", "force_binary_copy")
 
 
 def plan_compaction(manifest: Manifest, options: CompactionOptions) -> tuple[RewriteTask, ...]:
-    """The tasks of a compaction; none if nothing is worth it."""
+    """Return the tasks of a compaction; none if nothing is worth it."""
     fragments = manifest.fragments
     live = fragments.num_rows.tolist()
     cuts = [cut for bin_ in _bins(manifest, options) for cut in _cut(bin_, live, options.target_rows_per_fragment)]
@@ -184,7 +184,7 @@ def _bins(manifest: Manifest, options: CompactionOptions) -> Iterator[list[int]]
 
 
 def _is_of_other_version(manifest: Manifest, wanted: str | None) -> npt.NDArray[np.bool_]:
-    """Shape (fragments,): which fragments have files of another version than is wanted."""
+    """Return shape (fragments,): which fragments have files of another version than is wanted."""
     if wanted is None:
         return np.zeros(len(manifest.fragments), np.bool_)
     return np.array(

@@ -100,7 +100,7 @@ class RepairPlan:
         }
 
     def __str__(self) -> str:
-        """The plan in words."""
+        """Return the plan in words."""
         version = "no version can be read" if self.version is None else f"from version {self.version}"
         lines = [f"{self.uri}: {len(self.steps):,} steps, {version}", *(f"  - {step}" for step in self.steps)]
         if not self.is_lossless:

@@ -108,7 +108,7 @@ class RewriteResult:
 
 
 def sum_metrics(results: Sequence[RewriteResult]) -> RewriteMetrics:
-    """The numbers of several tasks together."""
+    """Return the numbers of several tasks together."""
     old = [fragment for result in results for fragment in result.original_fragments]
     new = [fragment for result in results for fragment in result.new_fragments]
     return RewriteMetrics(
@@ -330,7 +330,7 @@ def _limits(task: RewriteTask, options: CompactionOptions) -> FileLimits:
 
 
 def _num_files(task: RewriteTask, options: CompactionOptions) -> int:
-    """A task makes one file, unless its rows fill several of the target size."""
+    """Return a task makes one file, unless its rows fill several of the target size."""
     return max(sum(fragment.num_rows for fragment in task.fragments) // options.target_rows_per_fragment, 1)
 
 

@@ -90,7 +90,7 @@ class VerifyReport:
             self.problems.append(problem)
 
     def __str__(self) -> str:
-        """The report in words."""
+        """Return the report in words."""
         verdict = "nothing is wrong" if self.is_ok else f"{self.num_problems:,} problems"
         version = "no version" if self.version is None else f"version {self.version}"
         checked = f"{self.num_checked_files:,} files match their checksums"

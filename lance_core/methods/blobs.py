@@ -146,7 +146,7 @@ def _numbers(rows: Sequence[int] | pa.Array, name: str) -> npt.NDArray[np.uint64
 
 
 def _read(rows: Sequence[BlobRow], parts: Sequence[tuple[int, int] | None]) -> list[bytes | None]:
-    """The bytes of blobs, or parts of them; one request for each object."""
+    """Return the bytes of blobs, or parts of them; one request for each object."""
     contents: list[bytes | None] = [None if row.location is None else b"" for row in rows]
     groups: dict[int, list[tuple[int, tuple[int, int]]]] = {}
     for number, (row, part) in enumerate(zip(rows, parts, strict=True)):

@@ -111,7 +111,7 @@ def deep_clone(
 
 
 def base_paths(dataset: OpenDataset) -> dict[int, DatasetBasePath]:
-    """The other places in which this version may have files, by their number."""
+    """Return the other places in which this version may have files, by their number."""
     return {base.id: to_public(base) for base in dataset.snapshot.manifest.base_paths}
 
 

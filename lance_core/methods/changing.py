@@ -204,7 +204,7 @@ def replace_where(
 
 
 def _given_fragments(data: Any) -> tuple[Fragment, ...] | None:
-    """The fragments, if that is what the data is."""
+    """Return the fragments, if that is what the data is."""
     if not isinstance(data, (list, tuple)) or not all(isinstance(item, FragmentMetadata) for item in data):
         return None
     return tuple(from_metadata(item) for item in data)

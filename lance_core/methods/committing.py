@@ -210,7 +210,7 @@ def commit_batch(  # noqa: PLR0917 positional as in pylance
 def find_commit(
     dataset: OpenDataset, idempotency_key: str, *, after: int | None = None, lookback: int = LOOKBACK
 ) -> int | None:
-    """The version that a commit with this key made. Not in pylance.
+    """Return the version that a commit with this key made. Not in pylance.
 
     Args:
         idempotency_key: As in `commit`.

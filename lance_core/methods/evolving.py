@@ -252,7 +252,7 @@ def make_transform(
     read_columns: Sequence[str] | None,
     batch_size: int | None,
 ) -> Transform | None:
-    """The transform for SQL or a function; None for anything else."""
+    """Return the transform for SQL or a function; None for anything else."""
     schema = dataset.snapshot.manifest.schema.to_arrow()
     if isinstance(source, dict):
         return from_sql(source, schema, batch_size)
@@ -280,7 +280,7 @@ def _transform(
 
 
 def _sample(dataset: OpenDataset, columns: Sequence[str], batch_size: int | None) -> pa.RecordBatch:
-    """A few rows, by which a function shows what it makes."""
+    """Return a few rows, by which a function shows what it makes."""
     num_rows = min(batch_size or _SAMPLE_ROWS, _SAMPLE_ROWS)
     plan = plan_scan(
         dataset.snapshot.manifest.schema,
@@ -370,7 +370,7 @@ def _null_columns(source: Any) -> pa.Schema | None:
 
 
 def schema_with_nulls(snapshot: Snapshot, columns: pa.Schema) -> Schema:
-    """The schema of a version with more columns, which are null in all rows; nothing has to be written for that.
+    """Return the schema of a version with more columns, which are null in all rows; nothing has to be written for that.
 
     Args:
         snapshot: The version.

@@ -71,7 +71,7 @@ def tracked_files(
     min_version: int | None = None,
     progress: Callable[[int, int | None], None] | None = None,
 ) -> pa.RecordBatchReader:
-    """The files that versions of this branch need, once for each version.
+    """Return the files that versions of this branch need, once for each version.
 
     Args:
         min_version: Leave out older versions.

@@ -74,7 +74,7 @@ def take(
     indices: Sequence[int] | pa.Array,
     columns: Sequence[str] | Mapping[str, str] | None = None,
 ) -> pa.Table:
-    """Rows by their place in the fragment.
+    """Return rows by their place in the fragment.
 
     Args:
         indices: Places, from 0, deleted rows not counted; any order, repeats allowed.
@@ -210,7 +210,7 @@ def _write(fragment: OpenFragment, transform: Transform, fields: Schema) -> Data
 
 
 def _replaced(fragment: Fragment, file: DataFile) -> Fragment:
-    """The fragment with a file for columns it has: those in the files before are struck out."""
+    """Return the fragment with a file for columns it has: those in the files before are struck out."""
     new = set(file.fields)
     remaining: list[DataFile] = []
     for previous in fragment.files:

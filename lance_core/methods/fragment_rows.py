@@ -55,7 +55,7 @@ class FragmentSession:
     with_row_address: bool
 
     def take(self, indices: Sequence[int] | pa.Array) -> pa.Table:
-        """Rows by their place in the fragment; as `LanceFragment.take`."""
+        """Return rows by their place in the fragment; as `LanceFragment.take`."""
         columns = self.columns
         if self.with_row_address:
             columns = (*(self.fragment.dataset.schema.names if columns is None else columns), "_rowaddr")
@@ -135,7 +135,7 @@ def create(  # noqa: PLR0917 positional as in pylance
 
 
 def create_from_file(filename: str, dataset: OpenDataset, fragment_id: int) -> FragmentMetadata:
-    """A fragment of a data file that is there, but in no version.
+    """Return a fragment of a data file that is there, but in no version.
 
     Args:
         filename: Name of the file below ``data/``.

@@ -28,7 +28,7 @@ _Dataset = TypeVar("_Dataset", bound="OpenDataset")
 
 
 def versions(dataset: OpenDataset) -> VersionList:
-    """All versions of this branch, ascending.
+    """Return all versions of this branch, ascending.
 
     Where pylance has a list, this is a sequence: the versions are listed now, and the manifest of each is read when
     its entry is looked at.
@@ -47,7 +47,7 @@ def versions(dataset: OpenDataset) -> VersionList:
 
 
 def version_refs(dataset: OpenDataset) -> list[dict[str, int]]:
-    """The numbers of all versions of this branch, ascending, as dicts with ``version``; no manifest is read."""
+    """Return the numbers of all versions of this branch, ascending, as dicts with ``version``; no manifest is read."""
     return [{"version": number} for number in list_versions(dataset.snapshot.store)]
 
 
@@ -127,7 +127,7 @@ def restore(dataset: OpenDataset) -> None:
 
 
 def read_transaction(dataset: OpenDataset, version: int) -> Transaction | None:
-    """The transaction that made a version; None if its writer left none."""
+    """Return the transaction that made a version; None if its writer left none."""
     from lance_core.operations import from_inner  # noqa: PLC0415 twenty classes that few need
 
     inner = load_transaction(dataset.snapshot.store, version)
@@ -135,6 +135,6 @@ def read_transaction(dataset: OpenDataset, version: int) -> Transaction | None:
 
 
 def get_transactions(dataset: OpenDataset, recent_transactions: int = 10) -> list[Transaction | None]:
-    """The transactions of this version and those before it, newest first."""
+    """Return the transactions of this version and those before it, newest first."""
     numbers = [number for number in list_versions(dataset.snapshot.store) if number <= dataset.version]
     return [read_transaction(dataset, number) for number in reversed(numbers[-recent_transactions:])]

@@ -329,12 +329,12 @@ def drop_index(dataset: OpenDataset, name: str) -> None:
 
 
 def describe_indices(dataset: OpenDataset) -> list[IndexDescription]:
-    """The indices of this version, by name, as far as the manifest tells; their files are not opened."""
+    """Return the indices of this version, by name, as far as the manifest tells; their files are not opened."""
     return describe(dataset.snapshot.manifest)
 
 
 def list_indices(dataset: OpenDataset) -> list[dict[str, Any]]:
-    """The segments of all indices, by name.
+    """Return the segments of all indices, by name.
 
     Returns:
         Dicts with ``name``, ``type`` (as in `describe_indices`), ``uuid``, ``fields`` (names), ``version``,

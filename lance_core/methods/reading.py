@@ -248,7 +248,7 @@ def to_arrow_dataset(dataset: OpenDataset) -> pads.Dataset:
 
 
 def arrow_c_stream(dataset: OpenDataset, requested_schema: object = None) -> object:
-    """All rows through the Arrow PyCapsule interface, for Polars, DuckDB and others."""
+    """Return all rows through the Arrow PyCapsule interface, for Polars, DuckDB and others."""
     return scanner(dataset).__arrow_c_stream__(requested_schema)
 
 
@@ -323,7 +323,7 @@ def take(
     indices: Sequence[int] | pa.Array,
     columns: Sequence[str] | Mapping[str, str] | None = None,
 ) -> pa.Table:
-    """Rows by their place in the table.
+    """Return rows by their place in the table.
 
     Args:
         indices: Places, from 0, deleted rows not counted; any order, repeats allowed.
@@ -353,7 +353,7 @@ def sample(
     *,
     seed: int | None = None,
 ) -> pa.Table:
-    """Rows chosen at random, each at most once.
+    """Return rows chosen at random, each at most once.
 
     Args:
         num_rows: How many.
@@ -422,7 +422,7 @@ def make_plan(
 
 
 def sql(dataset: OpenDataset, sql: str) -> SqlQueryBuilder:
-    """A query over this version, called ``dataset`` in it.
+    """Return a query over this version, called ``dataset`` in it.
 
     Args:
         sql: ``SELECT`` with conditions, expressions, groups, order and limits; aggregates are count, sum, avg, min,
@@ -439,7 +439,7 @@ def sql(dataset: OpenDataset, sql: str) -> SqlQueryBuilder:
 
 
 def get_fragments(dataset: OpenDataset, filter: None = None) -> list[LanceFragment]:  # noqa: A002 the name in pylance
-    """All fragments, in order.
+    """Return all fragments, in order.
 
     Args:
         filter: Must be None; fragments cannot be chosen by a condition.
@@ -455,7 +455,7 @@ def get_fragments(dataset: OpenDataset, filter: None = None) -> list[LanceFragme
 
 
 def get_fragment(dataset: OpenDataset, fragment_id: int) -> LanceFragment | None:
-    """The fragment with this id, None if there is none.
+    """Return the fragment with this id, None if there is none.
 
     Examples:
         >>> table.get_fragment(0).count_rows()

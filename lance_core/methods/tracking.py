@@ -56,7 +56,7 @@ def delta(
 def take_rows(
     dataset: OpenDataset, row_ids: Sequence[int] | pa.Array, columns: Sequence[str] | None = None
 ) -> pa.Table:
-    """Rows by their ids, as ``_rowid`` tells them: stable ids if the dataset has them, else row addresses.
+    """Return rows by their ids, as ``_rowid`` tells them: stable ids if the dataset has them, else row addresses.
 
     Args:
         row_ids: Ids; any order, repeats allowed.
@@ -75,7 +75,7 @@ def take_rows(
 
 
 def _index(dataset: OpenDataset) -> RowIndex:
-    """The index of the version that the dataset is at; it is kept, because it takes a look at every fragment."""
+    """Return the index of the version that the dataset is at; it is kept, because it takes a look at every fragment."""
     manifest = dataset.snapshot.manifest
     if dataset.row_index is None or dataset.row_index.manifest is not manifest:
         dataset.row_index = RowIndex(dataset.files, manifest)

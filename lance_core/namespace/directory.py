@@ -205,7 +205,7 @@ class DirectoryNamespace(ln.LanceNamespace):
         return f"{self._root}/{relative}"
 
     def _rows(self, condition: pc.Expression | None = None) -> list[dict[str, str]]:
-        """Rows of the manifest; none if there is no manifest."""
+        """Return rows of the manifest; none if there is no manifest."""
         try:
             return dataset(self._below(_MANIFEST), storage_options=self._options).to_table(filter=condition).to_pylist()
         except DatasetNotFoundError:
@@ -216,7 +216,7 @@ class DirectoryNamespace(ln.LanceNamespace):
         return rows[0] if rows else None
 
     def _namespace(self, names: Sequence[str] | None) -> dict[str, str] | None:
-        """The row of a namespace; None for the root, which is always there."""
+        """Return the row of a namespace; None for the root, which is always there."""
         if not names:
             return None
         row = self._row(_checked(names), _NAMESPACE)
@@ -297,7 +297,7 @@ def _checked(names: Sequence[str] | None) -> list[str]:
 
 
 def _page(names: list[str], token: str | None, limit: int | None) -> tuple[list[str], str | None]:
-    """The names behind a token, at most so many, and the token of the next page."""
+    """Return the names behind a token, at most so many, and the token of the next page."""
     rest = [name for name in names if token is None or name > token]
     page = rest if limit is None else rest[:limit]
     return page, page[-1] if len(page) < len(rest) else None

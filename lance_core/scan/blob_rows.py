@@ -195,7 +195,7 @@ def _from_ids(rows: npt.NDArray[np.uint64], readers: Sequence[FragmentReader]) -
 
 
 def _checked(rows: npt.NDArray[np.uint64], readers: Sequence[FragmentReader]) -> npt.NDArray[np.uint64]:
-    """The same, once it is known that there are such rows and that they are not deleted."""
+    """Return the same, once it is known that there are such rows and that they are not deleted."""
     by_id = {reader.fragment.id: reader for reader in readers}
     owners = rows >> _ADDRESS_SHIFT
     for owner in np.unique(owners).tolist():

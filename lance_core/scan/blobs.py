@@ -131,7 +131,7 @@ class BlobSources:
         self._readers: dict[tuple[int, int, str], ObjectReader] = {}
 
     def reader(self, blob: BlobPlace) -> ObjectReader:
-        """The object that holds a blob."""
+        """Return the object that holds a blob."""
         key = (blob.kind, blob.blob_id, blob.uri)
         cached = self._readers.get(key)
         if cached is None:
@@ -171,7 +171,7 @@ class BlobSources:
         return blob.position, end
 
     def read(self, descriptions: Descriptions) -> pa.Array:
-        """The bytes of blobs as ``large_binary``; all in memory."""
+        """Return the bytes of blobs as ``large_binary``; all in memory."""
         is_external = (descriptions.kinds == BlobKind.EXTERNAL) & ~descriptions.is_null
         data, sizes = self._read_each(descriptions) if is_external.any() else self._read_groups(descriptions)
         bitmap = pack_bits(~descriptions.is_null) if descriptions.is_null.any() else None
@@ -210,7 +210,7 @@ class BlobSources:
         return out, sizes
 
     def _read_each(self, descriptions: Descriptions) -> tuple[Bytes, Int64s]:
-        """The same for blobs whose size may have to be found out."""
+        """Return the same for blobs whose size may have to be found out."""
         count = len(descriptions.kinds)
         groups: dict[int, list[tuple[int, BlobPlace]]] = {}
         for row in range(count):
@@ -292,7 +292,7 @@ def fill_batches(schema: Schema, batches: Iterator[pa.RecordBatch], sources: Blo
 
 
 def row_bytes(field: Field, array: pa.Array) -> Int64s | int:
-    """Bytes of the blobs in each row, as far as they are told.
+    """Return bytes of the blobs in each row, as far as they are told.
 
     Args:
         field: What is wanted.

@@ -135,7 +135,7 @@ def _zones(
 
 
 def _leaf(schema: Schema, path: str) -> Field | None:
-    """The field at a path of structs; None for others, and for names that are not in the table."""
+    """Return the field at a path of structs; None for others, and for names that are not in the table."""
     top = path.split(".", 1)[0]
     if path not in schema.names and top not in schema.names:
         return None
@@ -170,7 +170,7 @@ def _column(field: Field, statistics: BatchStatistics, num_rows: npt.NDArray[np.
 
 
 def _without(array: pa.Array, mask: npt.NDArray[np.bool_]) -> pa.Array:
-    """The array with nulls where the mask is set."""
+    """Return the array with nulls where the mask is set."""
     valid_indices = pa.array(np.arange(len(array)), mask=mask)
     return array.take(valid_indices)
 

@@ -311,7 +311,7 @@ class FragmentReader:
         *,
         offsets: Offsets | None = None,
     ) -> Rows:
-        """Rows with the parts of all files; consecutive ones unless there are ``offsets``."""
+        """Return rows with the parts of all files; consecutive ones unless there are ``offsets``."""
 
         def live() -> Mask | None:
             return self.live_mask(start, start + num_rows) if offsets is None else ~np.isin(offsets, self.deleted)
@@ -335,11 +335,11 @@ class FragmentReaders:
 
     @once
     def ends(self) -> npt.NDArray[np.int64]:
-        """Shape (fragments,): live rows up to the end of each."""
+        """Return shape (fragments,): live rows up to the end of each."""
         return np.cumsum(self.fragments.num_rows)
 
     def __getitem__(self, number: int) -> FragmentReader:
-        """The reader of a fragment; it is kept with what it learns, unless that would be much."""
+        """Return the reader of a fragment; it is kept with what it learns, unless that would be much."""
         reader = self._readers.get(number)
         if reader is None:
             reader = FragmentReader(self._files, self.fragments[number])

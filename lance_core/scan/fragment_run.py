@@ -195,7 +195,7 @@ def _source(files: OpenFiles, run: list[FragmentReader]) -> RowSource:
 
 
 def _small_size(reader: FragmentReader, projections: Sequence[Schema]) -> int | None:
-    """Bytes of the files that hold the projections; None unless each is in one small file."""
+    """Return bytes of the files that hold the projections; None unless each is in one small file."""
     if reader.physical_rows > _SMALL_FILE_ROWS:
         return None
     parts = [reader.only_part(projection) for projection in projections]

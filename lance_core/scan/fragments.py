@@ -116,7 +116,7 @@ def _num_asks(plan: ScanPlan) -> int:
 
 
 def _window_of(batches: Iterator[pa.RecordBatch], limit: int | None, offset: int) -> Iterator[pa.RecordBatch]:
-    """Rows [offset, offset + limit) of all together."""
+    """Yield rows [offset, offset + limit) of all together."""
     if limit == 0:
         return
     for batch in batches:
@@ -461,7 +461,7 @@ def _filtered(columns: Sequence[pa.Array], schema: Schema, keep: npt.NDArray[np.
 def _picked(
     columns: Sequence[pa.Array], schema: Schema, num_rows: int, indices: npt.NDArray[np.int64]
 ) -> list[pa.Array]:
-    """Some rows of columns, which have so many: shape (n,), ascending."""
+    """Return some rows of columns, which have so many: shape (n,), ascending."""
     if not columns or len(indices) == num_rows:
         return list(columns)
     batch = pa.RecordBatch.from_arrays(list(map(settled, columns)), schema=schema.to_arrow())
@@ -520,7 +520,7 @@ def _output(
 
 
 def _flat(path: str, by_name: dict[str, pa.Array]) -> pa.Array:
-    """The values at a dotted path inside a struct."""
+    """Return the values at a dotted path inside a struct."""
     from lance_core.sql.terms import pc  # noqa: PLC0415 rarely needed
 
     top = next(name for name in by_name if path.startswith(f"{name}."))

@@ -78,7 +78,7 @@ class OpenFiles:
         return last[1]
 
     def open(self, file: DataFile, *, num_rows: int) -> DataFileReader:
-        """A reader of a data file.
+        """Return a reader of a data file.
 
         Args:
             file: The file.

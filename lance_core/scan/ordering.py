@@ -50,7 +50,7 @@ def check_sortable(kind: pa.DataType, name: str) -> None:
 
 
 def sorted_rows(table: pa.Table, order: Sequence[ColumnOrdering], count: int | None = None) -> pa.Table:
-    """The rows in order, or the first ``count`` of them."""
+    """Return the rows in order, or the first ``count`` of them."""
     keys: dict[str, pa.ChunkedArray] = {}
     directions: list[tuple[str, str]] = []
     for number, ordering in enumerate(order):
@@ -112,5 +112,5 @@ class Sorter:
         return pc.fill_null(compared, first.nulls_first)
 
     def finish(self) -> pa.Table:
-        """The rows in order."""
+        """Return the rows in order."""
         return sorted_rows(pa.Table.from_batches(self._batches, schema=self.schema), self.order, self.count)

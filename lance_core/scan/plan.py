@@ -159,7 +159,7 @@ def _stored_json(schema: Schema, stored_names: Collection[str]) -> Schema:
 
 
 def plan_filter(schema: Schema, condition: str | Expression, columns: Sequence[str] = ()) -> ScanPlan:
-    """A plan that asks which rows match and reads some columns of them; errors as in `plan_scan`."""
+    """Return a plan that asks which rows match and reads some columns of them; errors as in `plan_scan`."""
     return plan_scan(
         schema, columns=columns, filter=condition, batch_size=None, with_row_id=False, with_row_address=False
     )
@@ -221,7 +221,7 @@ def _check_names(names: Sequence[str], schema: Schema) -> None:
 
 
 def output_names(names: Sequence[str], schema: Schema) -> tuple[str, ...]:
-    """The columns of a result.
+    """Return the columns of a result.
 
     Args:
         names: Top-level names, dotted paths and system columns that were asked for.
@@ -268,19 +268,19 @@ def _output_schema(names: Sequence[str], projection: Schema) -> pa.Schema:
 
 
 def path_steps(path: str, top: str) -> list[str]:
-    """The names below the top-level column in a dotted path."""
+    """Return the names below the top-level column in a dotted path."""
     return path[len(top) + 1 :].split(".")
 
 
 def default_batch_size(schema: pa.Schema, num_bytes: int = DEFAULT_BATCH_BYTES) -> int:
-    """Rows of a batch of at most about so many bytes: a power of two, as the pages of vectors have."""
+    """Return rows of a batch of at most about so many bytes: a power of two, as the pages of vectors have."""
     width = sum(_width(column.type) for column in schema)
     fitting = 1 << max(1, num_bytes // max(width, 1)).bit_length() - 1
     return max(_MIN_BATCH_ROWS, min(_MAX_BATCH_ROWS, fitting))
 
 
 def _width(kind: pa.DataType) -> int:
-    """Bytes of one value, roughly."""
+    """Return bytes of one value, roughly."""
     if pa.types.is_fixed_size_list(kind):
         return kind.list_size * _width(kind.value_type)
     if pa.types.is_struct(kind):

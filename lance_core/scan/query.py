@@ -280,7 +280,7 @@ def _observed(
 
 
 def make_columns(batch: pa.RecordBatch | pa.Table, query: Query) -> pa.Table:
-    """The result for rows that were read with the plan of a query."""
+    """Return the result for rows that were read with the plan of a query."""
     made = (
         [_made(batch_part, query) for batch_part in batch.to_batches()]
         if isinstance(batch, pa.Table)
@@ -322,7 +322,7 @@ def _without_ids(
 
 
 def _ordered(files: OpenFiles, fragments: Sequence[Fragment], query: Query) -> Iterator[pa.RecordBatch]:
-    """All rows in order; with a limit, only the columns to order by are read of most rows."""
+    """Yield all rows in order; with a limit, only the columns to order by are read of most rows."""
     is_narrow = query.limit is not None and not query.include_deleted_rows
     plan = _order_plan(query) if is_narrow else query.plan
     count = None if query.limit is None else query.limit + query.offset
@@ -338,7 +338,7 @@ def _ordered(files: OpenFiles, fragments: Sequence[Fragment], query: Query) -> I
 def _ranked(
     files: OpenFiles, fragments: Sequence[Fragment], query: Query, ranking: Ranking
 ) -> Iterator[pa.RecordBatch]:
-    """Rows that a search finds, with its columns; filter, order and limit come after it."""
+    """Yield rows that a search finds, with its columns; filter, order and limit come after it."""
     plan, fetched = query.plan, query.fetched
     assert fetched is not None  # noqa: S101 for the type checker: queries with a ranking have one
     ranked = ranking.rank(files, fragments)
@@ -355,7 +355,7 @@ def _ranked(
 
 
 def _order_plan(query: Query) -> ScanPlan:
-    """The same scan with the columns to order by only."""
+    """Return the same scan with the columns to order by only."""
     names = tuple(dict.fromkeys([*(field.column_name for field in query.order), ROW_ADDRESS]))
     if set(query.plan.columns) <= set(names):
         return query.plan
@@ -371,7 +371,7 @@ def _order_plan(query: Query) -> ScanPlan:
 
 
 def _fetched(files: OpenFiles, fragments: Sequence[Fragment], addresses: np.ndarray, plan: ScanPlan) -> pa.Table:
-    """Rows by their addresses, in the order of these."""
+    """Return rows by their addresses, in the order of these."""
     unique, order = np.unique(addresses, return_inverse=True)
     owners = (unique >> np.uint64(_OFFSET_BITS)).astype(np.int64)
     offsets = (unique & np.uint64((1 << _OFFSET_BITS) - 1)).astype(np.int64)

@@ -244,7 +244,7 @@ class _Reading:
         return Column(name=alias or column_name(node), text=text(node))
 
     def _resolved(self, node: Node, projections: Sequence[tuple[Node, str | None]]) -> Node:
-        """An expression; numbers are places in the list of columns, and aliases stand for what they name."""
+        """Return an expression; numbers are places in the list of columns, and aliases stand for what they name."""
         if projections and isinstance(node, exp.Literal) and not node.is_string:
             column_number = int(node.name) if node.name.isdigit() else 0
             if not 0 < column_number <= len(projections):

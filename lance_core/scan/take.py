@@ -59,7 +59,7 @@ def take_addresses(snapshot: Snapshot, files: OpenFiles, addresses: npt.NDArray[
 
 
 def _ascending(numbers: npt.NDArray[_Number]) -> tuple[npt.NDArray[_Number], npt.NDArray[np.int64] | None]:
-    """Each place once, ascending, and which of them each one asked for is; None if they are the same."""
+    """Return each place once, ascending, and which of them each one asked for is; None if they are the same."""
     if (numbers[1:] > numbers[:-1]).all():
         return numbers, None
     return np.unique(numbers, return_inverse=True)
@@ -96,7 +96,7 @@ def take_rows(snapshot: Snapshot, files: OpenFiles, row_positions: npt.NDArray[n
 
 
 def _batches(files: OpenFiles, parts: Iterator[_Part], plan: ScanPlan) -> Iterator[pa.RecordBatch]:
-    """Rows of fragments, in their order."""
+    """Return rows of fragments, in their order."""
     if plan.columns != plan.projection.names or not plan.columns:
         return in_turn(files.store, _works(parts, plan))
     return _together(files, parts, plan)
@@ -107,7 +107,7 @@ def _works(parts: Iterable[_Part], plan: ScanPlan) -> Iterator[Callable[[], IoCo
 
 
 def _together(files: OpenFiles, parts: Iterator[_Part], plan: ScanPlan) -> Iterator[pa.RecordBatch]:
-    """Rows of fragments, those of several at one go where that is cheaper."""
+    """Yield rows of fragments, those of several at one go where that is cheaper."""
     while group := list(islice(parts, _MOST_JOINED)):
         arrays = _joined(files, group, plan)
         if arrays is None:
@@ -117,14 +117,14 @@ def _together(files: OpenFiles, parts: Iterator[_Part], plan: ScanPlan) -> Itera
 
 
 def _joined(files: OpenFiles, group: Sequence[_Part], plan: ScanPlan) -> list[pa.Array] | None:
-    """The columns of rows of several fragments; None if each fragment has to be read for itself."""
+    """Return the columns of rows of several fragments; None if each fragment has to be read for itself."""
     if len(group) < 2 or not are_joined(sum([len(offsets) for _, offsets in group]), len(plan.projection.leaves())):
         return None
     return take_together(files, group, plan.projection)
 
 
 def _parts(readers: FragmentReaders, row_positions: npt.NDArray[np.int64]) -> Iterator[_Part]:
-    """The fragments that have some of the rows, and which rows these are."""
+    """Yield the fragments that have some of the rows, and which rows these are."""
     ends = readers.ends
     at = 0
     while at < len(row_positions):

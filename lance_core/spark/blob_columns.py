@@ -39,7 +39,7 @@ _OFFSET_MASK = 0xFFFF_FFFF
 
 
 def blob_columns(schema: Schema) -> list[Field]:
-    """The columns that are blobs or have some inside."""
+    """Return the columns that are blobs or have some inside."""
     return [field for field in schema.fields if has_blobs(Schema((field,)))]
 
 
@@ -52,7 +52,7 @@ def written_schema(table: Schema, source: st.StructType) -> st.StructType:
 
 
 def fit_blob_columns(batches: Iterable[pa.RecordBatch], fields: Schema) -> Iterator[pa.RecordBatch]:
-    """The same rows with their blobs as the table's fields have them."""
+    """Yield the same rows with their blobs as the table's fields have them."""
     blobs = blob_columns(fields)
     for batch in batches:
         fitted = {blob.name: fit_array(batch.column(blob.name), blob, blob.name) for blob in blobs}
@@ -115,7 +115,7 @@ def _addresses(batch: pa.RecordBatch, rows: Int64s) -> Int64s:
 
 
 def _fetch(readers: dict[int, FragmentReader], schema: Schema, addresses: Int64s) -> pa.Array:
-    """A column's values at some addresses, in their order."""
+    """Return a column's values at some addresses, in their order."""
     unique, order = np.unique(addresses, return_inverse=True)
     owners = unique >> _SHIFT
     parts: list[pa.Array] = []
@@ -126,7 +126,7 @@ def _fetch(readers: dict[int, FragmentReader], schema: Schema, addresses: Int64s
 
 
 def _overlaid(batch: pa.RecordBatch, field: Field, rows: Int64s, old: pa.Array) -> pa.Array:
-    """A column with the kept values in some rows."""
+    """Return a column with the kept values in some rows."""
     if len(rows) == batch.num_rows:
         return old
     given = fit_array(batch.column(field.name), field, field.name)

@@ -138,7 +138,7 @@ def _create_index(dataset: LanceDataset, given: Given) -> Answer:
 
 
 def _value(text: str) -> Any:
-    """A number, true or false, else the text."""
+    """Return a number, true or false, else the text."""
     try:
         return json.loads(text)
     except ValueError:

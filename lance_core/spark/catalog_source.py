@@ -44,7 +44,7 @@ class CatalogSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The name to give to ``format``."""
+        """Return the name to give to ``format``."""
         return "lance_catalog"
 
     @without_traceback
@@ -62,7 +62,7 @@ class CatalogSource(DataSource):
         return "name string"
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """A reader of facts about a table."""
+        """Return a reader of facts about a table."""
         return _FactsReader(self._given, schema.names)
 
 

@@ -101,7 +101,7 @@ class ChangePartition(InputPartition):
 
 
 def change_schema(table: Schema, options: ReadOptions) -> st.StructType:
-    """The columns asked for, then what happened to the row.
+    """Return the columns asked for, then what happened to the row.
 
     Raises:
         InvalidInputError: There is no such column, or the table itself has columns of these names.
@@ -204,7 +204,7 @@ def _cut(change: Change, piece: Piece) -> Change:
 
 
 def pin_changes(options: ReadOptions) -> tuple[ReadOptions, Snapshot]:
-    """The options with a last version, and that version, from which the schema is.
+    """Return the options with a last version, and that version, from which the schema is.
 
     Raises:
         InvalidInputError: There are no such versions, or they are in the wrong order.
@@ -221,7 +221,7 @@ def pin_changes(options: ReadOptions) -> tuple[ReadOptions, Snapshot]:
 
 
 def change_range(options: ReadOptions) -> tuple[int, int]:
-    """The version before the first change, and the last version; errors as `pin_changes`."""
+    """Return the version before the first change, and the last version; errors as `pin_changes`."""
     text, end = options.starting_version or "", options.ending_version or 0
     if not text.isdecimal() or int(text) < 1:
         raise InvalidInputError(f"The option 'starting_version' must be a version number, got {text!r}.")

@@ -124,12 +124,12 @@ class _Rows:
         self._pending: pa.RecordBatch | None = None
 
     def fragment_ids(self) -> Iterator[int]:
-        """The fragment of the next row, as long as there is one; the rows must be taken in between."""
+        """Yield the fragment of the next row, as long as there is one; the rows must be taken in between."""
         while (head := self._head()) is not None:
             yield head.column(0)[0].as_py() >> _SHIFT
 
     def matching(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows whose addresses are in a batch of the table.
+        """Return the rows whose addresses are in a batch of the table.
 
         Raises:
             InvalidInputError: They are others.

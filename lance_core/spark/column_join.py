@@ -125,7 +125,7 @@ class ColumnJoin:
 
 
 def with_columns(snapshot: Snapshot, fields: Schema, files: Sequence[DataReplacement]) -> Merge:
-    """The change that puts files with new columns beside those there are.
+    """Return the change that puts files with new columns beside those there are.
 
     Args:
         snapshot: Version that the files were made for.

@@ -135,7 +135,7 @@ def _commit_operation(store: Store, plan: WritePlan, operation: Operation, **opt
 
 
 def _joining(store: Store, plan: WritePlan) -> WritePlan:
-    """The plan for a table that was created since; what was staged must fit it as it is."""
+    """Return the plan for a table that was created since; what was staged must fit it as it is."""
     snapshot = open_snapshot(store)
     same = (plan.fields, plan.data_storage_version) == (
         snapshot.manifest.schema,
@@ -147,7 +147,7 @@ def _joining(store: Store, plan: WritePlan) -> WritePlan:
 
 
 def _in_partitions(partitions: pa.Table) -> Any:
-    """Rows that have the values of one of the rows of a table; None if it has none."""
+    """Return rows that have the values of one of the rows of a table; None if it has none."""
     import pyarrow.compute as pc  # noqa: PLC0415 rarely needed
 
     names = partitions.column_names
@@ -168,6 +168,6 @@ def _is_value(pc: Any, name: str, value: pa.Scalar) -> Any:
 
 
 def new_fragments(operation: Operation) -> Sequence[Fragment]:
-    """The fragments that a write added."""
+    """Return the fragments that a write added."""
     added = getattr(operation, "new_fragments", None)
     return getattr(operation, "fragments", ()) if added is None else added

@@ -39,12 +39,12 @@ def refusal(texts: Iterable[Condition], check: Callable[[], Any]) -> InvalidInpu
 
 
 def column_of(condition: Condition) -> Column:
-    """The column that a text stands for."""
+    """Return the column that a text stands for."""
     return F.expr(condition) if isinstance(condition, str) else condition
 
 
 def quoted(name: str) -> str:
-    """A column's name as Spark's expressions take it, whatever is in it."""
+    """Return a column's name as Spark's expressions take it, whatever is in it."""
     return "`" + name.replace("`", "``") + "`"
 
 

@@ -207,7 +207,7 @@ class SparkWork:
 
 
 def _run(job: _Job, task: _Task) -> Part | LanceError:
-    """The work of one task, in an executor."""
+    """Return the work of one task, in an executor."""
     names = names_here(job.id, task.number)
     try:
         part = job.version.open(task.fragments)

@@ -325,7 +325,7 @@ class MergeWork(StagedWork):
             )
 
     def _rows(self, snapshot: Snapshot, on: Sequence[str]) -> DataFrame:
-        """The rows to write or delete, with what becomes of them."""
+        """Return the rows to write or delete, with what becomes of them."""
         manifest = snapshot.manifest
         blobs = {blob_column.name for blob_column in blob_columns(manifest.schema)}
         source = self.source.columns
@@ -381,13 +381,13 @@ class MergeWork(StagedWork):
         return source.join(target, matches, self._kind_of_join())
 
     def _candidates(self, snapshot: Snapshot, on: Sequence[str], columns: Sequence[str]) -> DataFrame | None:
-        """The rows of the table that may match, as far as indices tell; None if all have to be read."""
+        """Return the rows of the table that may match, as far as indices tell; None if all have to be read."""
         if not on or any(clause.when is When.NOT_MATCHED_BY_SOURCE for clause in self.clauses):
             return None
         return candidate_rows(self.change, snapshot, self.cached, on, columns, within=self.within)
 
     def _structs(self, side: str, columns: Sequence[str]) -> list[Column]:
-        """The columns of a side, under each of its names."""
+        """Return the columns of a side, under each of its names."""
         struct = F.struct(*(F.col(quoted(name)) for name in columns))
         return [struct.alias(name) for name, of in self.sides.items() if of == side]
 
@@ -401,6 +401,6 @@ class MergeWork(StagedWork):
 
 
 def _spelled_as(source: DataFrame, table: Schema) -> DataFrame:
-    """The DataFrame with its columns spelled as a table does."""
+    """Return the DataFrame with its columns spelled as a table does."""
     names = adopt_names(source.schema, table.to_arrow()).names
     return source if names == source.columns else source.toDF(*names)

@@ -76,7 +76,7 @@ class Clause:
         return replace(self, values={find_name(name, table): value for name, value in self.values.items()})
 
     def column(self, expression: Condition) -> Column:
-        """An expression as Spark evaluates it on joined rows."""
+        """Return an expression as Spark evaluates it on joined rows."""
         if not isinstance(expression, str):
             return expression
         return F.expr(f"({qualified(expression, self.when, self.names).sql})")
@@ -233,7 +233,7 @@ def action_of(clauses: Sequence[Clause], number: Column) -> Column:
 def new_value(
     clauses: Sequence[Clause], number: Column, column: StructField, source: Sequence[str], *, is_read: bool
 ) -> Column:
-    """The new value of a column, in its Spark type; null in rows that are deleted.
+    """Return the new value of a column, in its Spark type; null in rows that are deleted.
 
     Args:
         clauses: What to do.

@@ -179,7 +179,7 @@ class _Noted:
     counts: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(3, np.int64))
 
     def written(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The rows to write."""
+        """Yield the rows to write."""
         for batch in batches:
             actions = np.asarray(batch.column(ACTION))
             if (actions == Action.FAIL).any():

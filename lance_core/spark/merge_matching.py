@@ -52,7 +52,7 @@ class Matching:
 
 
 def _key(sql: str) -> tuple[str, ...]:
-    """The columns of ``source.a = target.a AND ...``; none if it is another condition."""
+    """Return the columns of ``source.a = target.a AND ...``; none if it is another condition."""
     import sqlglot  # noqa: PLC0415 slow to import
     from sqlglot import exp  # noqa: PLC0415
 
@@ -71,7 +71,7 @@ def _key(sql: str) -> tuple[str, ...]:
 
 
 def sides_of(source: DataFrame, target: str | None) -> Mapping[str, str]:
-    """The side that each qualifier stands for: the aliases of both sides, besides ``source`` and ``target``.
+    """Return the side that each qualifier stands for: the aliases of both sides, besides ``source`` and ``target``.
 
     Raises:
         InvalidInputError: Both sides have the same alias.
@@ -85,7 +85,7 @@ def sides_of(source: DataFrame, target: str | None) -> Mapping[str, str]:
 
 
 def alias_of(frame: DataFrame) -> str | None:
-    """The alias of a DataFrame; None if it has none."""
+    """Return the alias of a DataFrame; None if it has none."""
     unknown: Any = frame
     if is_connect(frame.sparkSession):
         return getattr(unknown._plan, "_alias", None)  # noqa: SLF001 there is no public way

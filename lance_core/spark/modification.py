@@ -146,7 +146,7 @@ class Modification:
     def result(
         self, what: str, done: Snapshot, operations: Sequence[Operation], *, attempts: int, **numbers: int
     ) -> CommitResult:
-        """The numbers, told and returned.
+        """Return the numbers, told and returned.
 
         Args:
             what: What was done.

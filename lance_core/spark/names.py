@@ -62,7 +62,7 @@ def adopt_names(schema: st.StructType, table: Iterable[pa.Field]) -> st.StructTy
 
 
 def _matched(given: Sequence[str], names: Sequence[str]) -> list[str]:
-    """The names that are meant, each at most once."""
+    """Return the names that are meant, each at most once."""
     matched: list[str] = []
     for name in given:
         meant = find_name(name, names)

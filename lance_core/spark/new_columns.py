@@ -35,7 +35,7 @@ _ATTEMPTS = 20
 
 
 def columns_of(schema: StructType, version: str) -> pa.Schema:
-    """The columns of a DataFrame as a table has them.
+    """Return the columns of a DataFrame as a table has them.
 
     Args:
         schema: Of the DataFrame.

@@ -300,7 +300,7 @@ def _parse(key: str, text: str) -> Any:
 
 
 def format_options(options: ReadOptions | WriteOptions) -> dict[str, str]:
-    """The dictionary for Spark that ``parse_options`` turns into these options again; defaults are left out."""
+    """Return the dictionary for Spark that ``parse_options`` turns into these options again; defaults are left out."""
     given = {field.name: getattr(options, field.name) for field in fields(options)}
     return {field.name: _format(given[field.name]) for field in fields(options) if given[field.name] != field.default}
 

@@ -134,7 +134,7 @@ def _paths(schema: pa.Schema, table: Schema) -> Iterator[tuple[str, str]]:
 
 
 def _fields_of(field: pa.Field, stored: Field | None, path: str, sql: str) -> Iterator[tuple[str, str]]:
-    """A column and the fields in it; a blob is read as a struct that the table does not have."""
+    """Yield a column and the fields in it; a blob is read as a struct that the table does not have."""
     is_plain = not {EXTENSION_NAME_KEY.encode(), SPARK_TYPE_KEY.encode()} & (field.metadata or {}).keys()
     is_struct = is_plain and pa.types.is_struct(field.type)
     if is_struct and (stored is None or stored.logical_type != "struct" or stored.is_packed or stored.is_blob):

@@ -204,7 +204,7 @@ def _load(spark: SparkSession, options: ReadOptions, condition: Condition | None
 
 
 def _select(frame: DataFrame, columns: tuple[str, ...] | None) -> DataFrame:
-    """The columns given, and those that arguments ask for."""
+    """Return the columns given, and those that arguments ask for."""
     if columns is None:
         return frame
     asked = [name for name in frame.columns if name in _ASKED_COLUMNS and name not in columns]
@@ -212,7 +212,7 @@ def _select(frame: DataFrame, columns: tuple[str, ...] | None) -> DataFrame:
 
 
 def _path(frame: DataFrame, name: str) -> Column:
-    """A column, or a field of structs by its dotted path."""
+    """Return a column, or a field of structs by its dotted path."""
     parts = [name] if name in frame.columns else name.split(".")
     return F.col(".".join(quoted(part) for part in parts))
 
@@ -247,7 +247,7 @@ def _moment(spark: SparkSession, time: datetime | str) -> str:
 
 
 def absolute(uri: str) -> str:
-    """The address as other processes must spell it: they may run in another folder than the caller."""
+    """Return the address as other processes must spell it: they may run in another folder than the caller."""
     return open_store(uri).uri
 
 

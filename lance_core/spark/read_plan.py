@@ -75,7 +75,7 @@ class LancePartition(InputPartition):
 
 
 def open_read_branch(options: ReadOptions) -> Store:
-    """The branch that the options are about."""
+    """Return the branch that the options are about."""
     branch_root = open_branch(options.path, options.storage_options, options.base_store_params)
     return branch_root if options.branch is None else other_branch(branch_root, options.branch)
 
@@ -91,7 +91,7 @@ def find_version(options: ReadOptions) -> Snapshot:
 
 
 def pin(options: ReadOptions, snapshot: Snapshot) -> ReadOptions:
-    """The options for this version, whatever is committed later; a branch has an address of its own."""
+    """Return the options for this version, whatever is committed later; a branch has an address of its own."""
     path = snapshot.store.uri
     options = with_names_of(options, snapshot.manifest.schema)
     return replace(options, path=path, version=snapshot.version, tag=None, timestamp=None, branch=None)
@@ -121,7 +121,7 @@ def scan_plan(table: Schema, options: ReadOptions, columns: Sequence[str] | None
 
 
 def _fitting_rows(schema: pa.Schema) -> int:
-    """Rows of a batch of these columns, if the options do not say."""
+    """Return rows of a batch of these columns, if the options do not say."""
     try:
         bits = sum(field.type.bit_width for field in schema)
     except ValueError:  # strings, lists and structs have no fixed width
@@ -130,7 +130,7 @@ def _fitting_rows(schema: pa.Schema) -> int:
 
 
 def readable_schema(plan: ScanPlan) -> StructType:
-    """The columns of a scan as Spark types.
+    """Return the columns of a scan as Spark types.
 
     Raises:
         UnsupportedError: Spark has no type for a column.
@@ -144,7 +144,7 @@ def readable_schema(plan: ScanPlan) -> StructType:
 
 
 def checked_plan(table: Schema, options: ReadOptions, asked: StructType) -> ScanPlan:
-    """The scan for the columns that Spark asks for: the table's own schema, or one that the user gave.
+    """Return the scan for the columns that Spark asks for: the table's own schema, or one that the user gave.
 
     Raises:
         InvalidInputError: There are no such columns, or they have other types.
@@ -163,7 +163,7 @@ def ask_indices(snapshot: Snapshot, files: OpenFiles, plan: ScanPlan) -> ScanPla
 
 
 def plan_ranges(snapshot: Snapshot, files: OpenFiles, plan: ScanPlan, options: ReadOptions) -> list[RowRange]:
-    """The rows that a scan looks at: without those that cannot match the filter, or lie behind the limit."""
+    """Return the rows that a scan looks at: without those that cannot match the filter, or lie behind the limit."""
     if options.limit is not None and plan.predicate is None:
         return _first_rows(snapshot.manifest.fragments, files, options.limit)
     return [

@@ -63,7 +63,7 @@ class Written:
 
 
 def written_by(operation: Operation) -> Written:
-    """The files that an operation adds."""
+    """Return the files that an operation adds."""
     if isinstance(operation, DataReplacement):
         return _written([file for _, file in operation.replacements], 0, 0)
     fragments = new_fragments(operation)

@@ -110,7 +110,7 @@ class RowsJob:
 def matching(
     batches: Iterable[pa.RecordBatch], predicate: Predicate, argument: str, way_out: str = ""
 ) -> Iterator[pa.RecordBatch]:
-    """The same batches, all of whose rows must match.
+    """Yield the same batches, all of whose rows must match.
 
     Args:
         batches: Rows of the table.
@@ -153,7 +153,7 @@ class _Partitions:
 
 
 def join_partitions(tables: Sequence[pa.Table]) -> pa.Table | None:
-    """The different rows of some tables.
+    """Return the different rows of some tables.
 
     Raises:
         InvalidInputError: There are too many.

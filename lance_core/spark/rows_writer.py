@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def rows_writer(options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> LanceWriter:
-    """A writer for one write; checks everything that can be checked before any task runs.
+    """Return a writer for one write; checks everything that can be checked before any task runs.
 
     Args:
         options: As Spark hands them over.

@@ -46,7 +46,7 @@ class JobTarget:
     job: uuid.UUID
 
     def open(self) -> Store:
-        """The store, opened in this process."""
+        """Return the store, opened in this process."""
         return self.branch_address.open()
 
 

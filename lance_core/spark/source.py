@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def resolve(options: ReadOptions) -> tuple[ReadOptions, StructType]:
-    """The options for the version that they name now, and the columns that they ask for.
+    """Return the options for the version that they name now, and the columns that they ask for.
 
     Raises:
         DatasetNotFoundError, VersionNotFoundError, RefNotFoundError: There is no such thing.
@@ -66,7 +66,7 @@ class LanceDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The name to give to ``format``."""
+        """Return the name to give to ``format``."""
         return "lance"
 
     @without_traceback
@@ -86,7 +86,7 @@ class LanceDataSource(DataSource):
 
     @without_traceback
     def reader(self, schema: StructType) -> DataSourceReader:
-        """A reader for the table's schema or a selection of its columns."""
+        """Return a reader for the table's schema or a selection of its columns."""
         keep_modules()
         options = self._pinned or parse_options(ReadOptions, self._given)
         if options.read_change_feed:
@@ -104,7 +104,7 @@ class LanceDataSource(DataSource):
 
     @without_traceback
     def writer(self, schema: StructType, overwrite: bool) -> LanceWriter:
-        """A writer for one write; checks everything that can be checked before any task runs."""
+        """Return a writer for one write; checks everything that can be checked before any task runs."""
         if "row_changes" in self._given:
             from lance_core.spark.sql_changes import changes_writer  # noqa: PLC0415 rarely needed
 
@@ -113,7 +113,7 @@ class LanceDataSource(DataSource):
 
     @without_traceback
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 Spark's name
-        """A reader for the new versions of the table.
+        """Return a reader for the new versions of the table.
 
         Raises:
             UnsupportedError: pyspark is too old.
@@ -127,7 +127,7 @@ class LanceDataSource(DataSource):
 
     @without_traceback
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 Spark's name
-        """A writer for micro-batches."""
+        """Return a writer for micro-batches."""
         from lance_core.spark.stream_sink import LanceStreamWriter  # noqa: PLC0415 other workers do without
 
         return LanceStreamWriter(self._given, schema, overwrite=overwrite)

@@ -93,7 +93,7 @@ class SqlChanges(MergeJob):
         return Append(fragments=operation.new_fragments) if only_inserts else operation
 
     def _numbered(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows with our numbers of actions, and with all columns; deleted rows have no values."""
+        """Return the rows with our numbers of actions, and with all columns; deleted rows have no values."""
         arrays = dict(zip(batch.schema.names, batch.columns, strict=True))
         arrays[ACTION] = pa.array(3 - np.asarray(arrays.pop(_OPERATION)))
         for field in self.fields.to_arrow():
@@ -124,7 +124,7 @@ class _Prepared:
 
 
 def changes_writer(options: Mapping[str, str]) -> LanceWriter:
-    """A writer for the rows of one statement.
+    """Return a writer for the rows of one statement.
 
     Args:
         options: As Spark hands them over: those of the scan, and the statement.

@@ -80,7 +80,7 @@ def _encode(table: pa.Table) -> str:
 
 
 def decode_tables(transaction: Transaction, prefix: str) -> list[pa.Table]:
-    """The tables that were handed over under names with a prefix."""
+    """Return the tables that were handed over under names with a prefix."""
     texts = [text for name, text in transaction.transaction_properties.items() if name.startswith(prefix)]
     try:
         return [pa.ipc.open_stream(base64.b64decode(text)).read_all() for text in texts]

@@ -189,7 +189,7 @@ class StreamPlan:
         return position
 
     def tasks(self, start: Position, end: Position) -> list[LancePartition]:
-        """The work between two positions; errors as `latest`."""
+        """Return the work between two positions; errors as `latest`."""
         partitions: list[LancePartition] = []
         pending: list[RowRange] = []
         last: Snapshot | None = None
@@ -207,7 +207,7 @@ class StreamPlan:
         return partitions if last is None or not pending else [*partitions, *plan_tasks(last, pending, self.options)]
 
     def _ranges(self, position: Position) -> tuple[Snapshot, list[RowRange]]:
-        """A position's version, and its rows that are not read yet."""
+        """Return a position's version, and its rows that are not read yet."""
         snapshot = self._snapshot(position.version)
         fragments = list(snapshot.manifest.fragments) if position.is_snapshot else self._added(snapshot)
         if fragments:
@@ -231,7 +231,7 @@ class StreamPlan:
             ) from error
 
     def _added(self, snapshot: Snapshot) -> Sequence[Fragment]:
-        """The fragments with the rows that a version added."""
+        """Return the fragments with the rows that a version added."""
         options = self.options
         transaction = load_transaction(self.branch_root, snapshot.manifest)
         operation = None if transaction is None else transaction.operation

@@ -124,7 +124,7 @@ class LanceStreamWriter(DataSourceStreamArrowWriter):
 
 
 def with_batch(plan: WritePlan, query_id: str, batch_id: int) -> WritePlan:
-    """The plan for one micro-batch: its key tells which."""
+    """Return the plan for one micro-batch: its key tells which."""
     key = f"{query_id}/{batch_id}"
     properties = {**plan.properties, QUERY_KEY: query_id, BATCH_KEY: str(batch_id)}
     return replace(plan, key=key, properties=with_key(properties, key))

@@ -75,11 +75,11 @@ class LanceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._last_version = newest_version(open_read_branch(self.options))
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802 Spark's name
-        """The position behind the newest version, for the query's progress."""
+        """Return the position behind the newest version, for the query's progress."""
         return Position(version=newest_version(open_read_branch(self.options)) + 1).to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """The work of one micro-batch."""
+        """Return the work of one micro-batch."""
         return self._plan().tasks(Position.from_json(start), Position.from_json(end))
 
     @without_traceback

@@ -130,13 +130,13 @@ class LanceTable:
     # ------------------------------------------------------------------------------------------------------- reading
 
     def to_df(self) -> DataFrame:
-        """The rows of the table; a classic session reads the newest version whenever it plans a query."""
+        """Return the rows of the table; a classic session reads the newest version whenever it plans a query."""
         options = format_options(ReadOptions(path=self._uri, **self._settings))
         frame = self._spark.read.format("lance").options(**options).load()
         return frame if self._alias is None else frame.alias(self._alias)
 
     def alias(self, alias: str) -> LanceTable:
-        """The same table with a name that conditions and values of merges may put before columns."""
+        """Return the same table with a name that conditions and values of merges may put before columns."""
         return type(self)(self._spark, self._uri, self._settings, alias)
 
     def history(self, limit: int | None = None) -> DataFrame:

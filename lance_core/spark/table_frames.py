@@ -58,7 +58,7 @@ def history_rows(dataset: LanceDataset, limit: int | None) -> Iterator[Row]:
 
 
 def detail_row(dataset: LanceDataset) -> Row:
-    """The newest version, and what it holds."""
+    """Return the newest version, and what it holds."""
     manifest = dataset.snapshot.manifest
     numbers = table_statistics(manifest)
     return (

@@ -51,12 +51,12 @@ class TaskNames:
         return (uuid.uuid5(self.job, f"{self.task}/{self.attempt}/{number}").bytes for number in count())
 
     def deletion_file(self, fragment_id: int) -> int:
-        """Number of the deletion file of a fragment."""
+        """Return number of the deletion file of a fragment."""
         return uuid.uuid5(self.job, f"{self.task}/{self.attempt}/deletions/{fragment_id}").int >> 65
 
 
 def names_here(job: uuid.UUID, task: int | None = None) -> TaskNames:
-    """The attempt that this process is working on.
+    """Return the attempt that this process is working on.
 
     Args:
         job: The job.

@@ -31,7 +31,7 @@ class TaskVersion:
 
     @staticmethod
     def of(branch_address: BranchAddress, snapshot: Snapshot) -> TaskVersion:
-        """The version of a snapshot without its fragments.
+        """Return the version of a snapshot without its fragments.
 
         Args:
             branch_address: Where it is.
@@ -42,7 +42,7 @@ class TaskVersion:
 
     @staticmethod
     def whole(branch_address: BranchAddress, snapshot: Snapshot) -> TaskVersion:
-        """The version of a snapshot with all of its fragments, for tasks that may need any of them.
+        """Return the version of a snapshot with all of its fragments, for tasks that may need any of them.
 
         Args:
             branch_address: Where it is.
@@ -51,7 +51,7 @@ class TaskVersion:
         return TaskVersion(branch_address=branch_address, manifest=replace(snapshot.manifest, transaction_section=None))
 
     def open(self, fragments: Iterable[Fragment] | None = None) -> Snapshot:
-        """The version, as if it consisted of some of its fragments only, opened in this process.
+        """Return the version, as if it consisted of some of its fragments only, opened in this process.
 
         Args:
             fragments: These; those that came with it if None.

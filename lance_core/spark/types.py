@@ -82,7 +82,7 @@ _WIDER: Mapping[str, frozenset[str]] = {
 
 
 def spark_schema(schema: pa.Schema) -> st.StructType:
-    """The Spark schema of a Lance table.
+    """Return the Spark schema of a Lance table.
 
     Raises:
         UnsupportedError: Spark has no type for a column; the message names it.
@@ -102,7 +102,7 @@ def _spark_field(field: pa.Field) -> st.StructField:
 
 
 def _narrowed(kind: st.DataType, text: str | None) -> st.DataType:
-    """The Spark type that metadata give; the type itself if they give none that fits."""
+    """Return the Spark type that metadata give; the type itself if they give none that fits."""
     if text is None:
         return kind
     if isinstance(kind, st.StringType) and text.startswith(_COLLATED):
@@ -115,7 +115,7 @@ _COLLATED = "string collate "
 
 
 def _type_text(kind: st.DataType) -> str | None:
-    """The text for the metadata of a column; None if the Arrow type says it all."""
+    """Return the text for the metadata of a column; None if the Arrow type says it all."""
     is_interval = isinstance(kind, st.DayTimeIntervalType) and kind != st.DayTimeIntervalType()
     is_collated = isinstance(kind, st.StringType) and kind.simpleString().startswith(_COLLATED)
     return kind.simpleString() if is_interval or is_collated else None
@@ -136,7 +136,7 @@ def _is_uuid(field: pa.Field) -> bool:
 
 
 def spark_type(arrow: pa.DataType, column: str) -> st.DataType:
-    """The Spark type that holds every value of an Arrow type.
+    """Return the Spark type that holds every value of an Arrow type.
 
     Args:
         arrow: Type in the table.
@@ -176,7 +176,7 @@ def arrow_schema(schema: st.StructType) -> pa.Schema:
 
 
 def lance_schema(schema: st.StructType, *, is_declared: bool = False) -> pa.Schema:
-    """The schema of a new table for a DataFrame.
+    """Return the schema of a new table for a DataFrame.
 
     Every column is nullable: whether a DataFrame's column is depends on the expressions that made it, not on the data.
 

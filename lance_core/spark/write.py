@@ -175,7 +175,7 @@ def _plan(df: DataFrame, options: WriteOptions, condition: Condition | None, *, 
 
 
 def _translated(df: DataFrame, options: WriteOptions, condition: Condition, reason: Exception) -> str:
-    """The condition for the table, or for the DataFrame if there is no table yet."""
+    """Return the condition for the table, or for the DataFrame if there is no table yet."""
     if find_snapshot(open_target(options)) is not None:
         table = read_lance(
             df.sparkSession,
@@ -228,7 +228,7 @@ def _check_mode(mode: str, *, replaces: bool) -> None:
 
 
 def arranged(df: DataFrame, sort_by: str | Sequence[str] | None, distribution: str, num_tasks: int | None) -> DataFrame:
-    """The DataFrame with its rows in the tasks and the order wanted; see `write_lance`.
+    """Return the DataFrame with its rows in the tasks and the order wanted; see `write_lance`.
 
     Raises:
         InvalidInputError: Arguments that do not fit each other.

@@ -83,12 +83,12 @@ class WritePlan:
     done_version: int | None = None
 
     def open(self) -> Store:
-        """The branch, opened in this process."""
+        """Return the branch, opened in this process."""
         return self.branch_address.open()
 
 
 def open_target(options: WriteOptions) -> Store:
-    """The branch that the options name.
+    """Return the branch that the options name.
 
     Raises:
         RefNotFoundError: There is no such branch.

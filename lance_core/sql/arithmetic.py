@@ -29,7 +29,7 @@ _DIVISION_DIGITS = 4
 
 
 def integer_literal(value: int) -> pa.Scalar:
-    """A whole number as written in SQL: int64, uint64 if it is too large for that, else a double."""
+    """Return a whole number as written in SQL: int64, uint64 if it is too large for that, else a double."""
     if -(2**63) <= value < 2**64:
         return scalar(value, pa.int64() if value < 2**63 else pa.uint64())
     return scalar(float(value))
@@ -81,7 +81,7 @@ def arithmetic(symbol: str, left: Term, right: Term, *, strict: bool) -> Term:
 
 
 def negated(term: Term) -> Term:
-    """The minus sign; errors as `arithmetic`."""
+    """Return the minus sign; errors as `arithmetic`."""
     if term.literal is not None and is_number(term.type):
         value = -term.literal.as_py()
         return literal_term(integer_literal(value) if isinstance(value, int) else scalar(value, term.type))
@@ -93,7 +93,7 @@ def negated(term: Term) -> Term:
 
 
 def _fitted(term: Term, other: Term, *, strict: bool) -> Term:
-    """A literal in the type of the column it meets; its own type if that cannot hold it."""
+    """Return a literal in the type of the column it meets; its own type if that cannot hold it."""
     if term.literal is None:
         return term
     if pa.types.is_null(term.type):

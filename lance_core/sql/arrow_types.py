@@ -30,7 +30,7 @@ _WIDE_INTEGER = pa.decimal128(20, 0)
 
 
 def kind_of(data_type: pa.DataType) -> str:
-    """Values of one kind can be compared."""
+    """Return values of one kind can be compared."""
     if is_number(data_type):
         return "number"
     if is_text(data_type):
@@ -58,7 +58,7 @@ def is_any_list(data_type: pa.DataType) -> bool:
 
 
 def decimal_for(kind: pa.DataType) -> pa.DataType:
-    """The decimal type that holds an integer type."""
+    """Return the decimal type that holds an integer type."""
     return pa.decimal128(_INTEGER_DIGITS[kind.bit_width], 0) if _is.is_integer(kind) else kind
 
 
@@ -128,7 +128,7 @@ def _timestamp_type(left: pa.DataType, right: pa.DataType) -> pa.DataType:
 
 
 def coerce(values: Datum, target: pa.DataType) -> Datum:
-    """An implicit cast, which only ever loses digits of floats."""
+    """Return an implicit cast, which only ever loses digits of floats."""
     if values.type.equals(target):
         return values
     if _is.is_timestamp(values.type) and _is.is_timestamp(target) and values.type.tz != target.tz:
@@ -255,7 +255,7 @@ def _to_time(values: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _float_to_text(values: pa.Array, target: pa.DataType) -> pa.Array:
-    """The shortest digits that give the value back; fixed notation for what is neither large nor tiny."""
+    """Return the shortest digits that give the value back; fixed notation for what is neither large nor tiny."""
     show = np.dtype(values.type.to_pandas_dtype()).type
     texts = [None if value is None else _float_text(show(value)) for value in values.to_pylist()]
     return pa.array(texts, target)
@@ -292,7 +292,7 @@ def _text_to_time(values: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def parse_time(text: str) -> Any:
-    """A scalar of nanoseconds without a zone, in UTC if the text has an offset.
+    """Return a scalar of nanoseconds without a zone, in UTC if the text has an offset.
 
     Raises:
         pa.ArrowInvalid: It is no time.

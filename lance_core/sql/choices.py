@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def common(terms: Sequence[Term], what: str) -> list[Term]:
-    """The terms in one type that holds all of them; NULL takes any type.
+    """Return the terms in one type that holds all of them; NULL takes any type.
 
     Raises:
         InvalidInputError: Different kinds of values.
@@ -62,7 +62,7 @@ def _nullif(terms: Sequence[Term]) -> Term:
 
 
 def _nvl2(terms: Sequence[Term]) -> Term:
-    """The second value where the first is not null, else the third."""
+    """Return the second value where the first is not null, else the third."""
     first, *rest = terms
     return case([(apply(pc.is_valid, (first,), "nvl2"), rest[0])], rest[1])
 
@@ -88,7 +88,7 @@ def _extreme(name: str, kernel: Callable[..., Datum], comparison: str) -> Callab
 
 
 def case(branches: Sequence[tuple[Term, Term]], otherwise: Term | None) -> Term:
-    """The value of the first branch whose condition is true.
+    """Return the value of the first branch whose condition is true.
 
     A value is computed for the rows of its branch only, so that a condition can keep a division from failing.
     """

@@ -36,7 +36,7 @@ class Expression:
     compute: Callable[[pa.RecordBatch], pa.Array | pa.Scalar]
 
     def evaluate(self, batch: pa.RecordBatch) -> pa.Array:
-        """The values for a batch.
+        """Return the values for a batch.
 
         Args:
             batch: Rows with at least `columns`.
@@ -80,7 +80,7 @@ def make_expression(sql: str, schema: pa.Schema) -> Expression:
 
 
 def assigned(expression: Expression, field: pa.Field) -> Expression:
-    """The expression in the type of the column it is assigned to, as by ``CAST``.
+    """Return the expression in the type of the column it is assigned to, as by ``CAST``.
 
     Args:
         expression: What is assigned.

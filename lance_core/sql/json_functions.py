@@ -53,7 +53,7 @@ _Together: TypeAlias = "Callable[[pa.Array, str], pa.Array | None]"
 def _function(
     name: str, kind: pa.DataType, look: Callable[..., Any], together: _Together | None
 ) -> Callable[[Sequence[Term]], Term]:
-    """A function of a document and texts.
+    """Return a function of a document and texts.
 
     Args:
         name: Its name in SQL.
@@ -98,7 +98,7 @@ def _member_name(name: str, kind: pa.DataType, document: Term, others: Sequence[
 
 
 def _as_argument(term: Term, name: str) -> Term:
-    """A path, a key or an item as text; integers are written as text."""
+    """Return a path, a key or an item as text; integers are written as text."""
     if pa.types.is_integer(term.type):
         return apply(lambda values: cast_values(values, pa.string()), (term,), name)
     if not is_text(term.type) and not pa.types.is_null(term.type):
@@ -107,7 +107,7 @@ def _as_argument(term: Term, name: str) -> Term:
 
 
 def _each(look: Callable[..., Any], kind: pa.DataType, documents: Datum, arguments: Sequence[Datum]) -> Datum:
-    """The answer for each row, or one for all rows if no argument is an array."""
+    """Return the answer for each row, or one for all rows if no argument is an array."""
     columns = (documents, *arguments)
     num_rows = max((len(column) for column in columns if not isinstance(column, pa.Scalar)), default=1)
     rows = [pa.repeat(column, num_rows) if isinstance(column, pa.Scalar) else column for column in columns]
@@ -126,7 +126,7 @@ def _load(text: str) -> Document:
 
 
 def _text(value: Document) -> str:
-    """The text of a value, as JSONB has it."""
+    """Return the text of a value, as JSONB has it."""
     if isinstance(value, float):
         return float_text(value)
     if isinstance(value, list):
@@ -155,7 +155,7 @@ def _exists(document: Document, path: str) -> bool:
 
 
 def _array_length(document: Document, path: str) -> int | None:
-    """The length of the first match."""
+    """Return the length of the first match."""
     items = find_all(document, parse_path(path))
     if not items:
         return None
@@ -181,7 +181,7 @@ _ABSENT: Any = object()
 
 
 def _member(document: Document, key: str) -> Document:
-    """The member of an object, or the item of an array."""
+    """Return the member of an object, or the item of an array."""
     if isinstance(document, dict):
         return cast("dict[str, Document]", document).get(key, _ABSENT)
     if isinstance(document, list) and _INDEX.fullmatch(key) and len(key) < _MOST_INDEX_DIGITS:
@@ -196,7 +196,7 @@ def _get(document: Document, key: str) -> bytes | None:
 
 
 def _get_as(what: str, convert: Callable[[Document], Any]) -> Callable[[Document, str], Any]:
-    """The member as a value of SQL; null if there is none, or if it is null."""
+    """Return the member as a value of SQL; null if there is none, or if it is null."""
 
     def look(document: Document, key: str) -> Any:
         value = _member(document, key)
@@ -234,7 +234,7 @@ def _as_float(value: Document) -> float | None:
 
 
 def _as_number(value: Document) -> float | None:
-    """An integer or a float."""
+    """Return an integer or a float."""
     if not isinstance(value, str):
         return cast("float", value)
     if re.fullmatch(r"[+-]?\d+", value, re.ASCII) and len(value) < _MOST_DIGITS and abs(int(value)) <= 2**63:

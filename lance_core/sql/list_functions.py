@@ -127,7 +127,7 @@ def _has_several(name: str, merge: Callable[[pa.Array, pa.Array], pa.Array], sta
 
 
 def make_array(terms: Sequence[Term]) -> Term:
-    """A list of values; a literal if all of them are."""
+    """Return a list of values; a literal if all of them are."""
     if not terms:
         raise UnsupportedError("empty lists are not supported")
     items = common(terms, "make_array")
@@ -174,7 +174,7 @@ def _named_struct(terms: Sequence[Term]) -> Term:
 
 
 def field(term: Term, name: str | None) -> Term:
-    """A field of a struct."""
+    """Return a field of a struct."""
     if not pa.types.is_struct(term.type) or name is None or term.type.get_field_index(name) < 0:
         raise InvalidInputError(f"{term.type} has no field {name!r}")
     result = apply(lambda values: pc.struct_field(values, name), (term,), "get_field")

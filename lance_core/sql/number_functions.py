@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def number(term: Term, what: str) -> Term:
-    """The term itself, which must be a number or NULL."""
+    """Return the term itself, which must be a number or NULL."""
     if pa.types.is_null(term.type):
         return literal_term(scalar(None, pa.float64()))
     if not is_number(term.type):
@@ -39,7 +39,7 @@ def _kernel(name: str, kernel: Callable[[Datum], Datum]) -> Callable[[Sequence[T
 
 
 def _numpy(name: str, function: Callable[..., np.ndarray]) -> Callable[[Sequence[Term]], Term]:
-    """A function that Arrow lacks."""
+    """Return a function that Arrow lacks."""
 
     def evaluate(*values: Datum) -> pa.Array:
         length = max(len(value) for value in values if not isinstance(value, pa.Scalar))
@@ -123,7 +123,7 @@ def _abs(terms: Sequence[Term]) -> Term:
 
 
 def _signum(terms: Sequence[Term]) -> Term:
-    """The sign as -1, 0 or 1; NaN of either sign gives positive NaN, as in pylance."""
+    """Return the sign as -1, 0 or 1; NaN of either sign gives positive NaN, as in pylance."""
     value = _float(terms[0], "signum")
     nan = scalar(math.nan, value.type)
 
@@ -142,7 +142,7 @@ def _is_zero(terms: Sequence[Term]) -> Term:
 
 
 def _nanvl(terms: Sequence[Term]) -> Term:
-    """The second value where the first is NaN."""
+    """Return the second value where the first is NaN."""
     first, second = (_float(term, "nanvl") for term in terms)
     kind = first.type if first.type.equals(second.type) else pa.float64()
     pair = (converted(first, kind), converted(second, kind))

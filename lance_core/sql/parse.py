@@ -156,7 +156,7 @@ class _Translator:
         """The text is a column and nothing else: values that a dictionary holds stay in it."""
 
     def term(self, node: Node, *, strict: bool = False) -> Term:
-        """The term of a node.
+        """Return the term of a node.
 
         Args:
             node: The node.
@@ -178,7 +178,7 @@ class _Translator:
         return rule(self, node)
 
     def call(self, node: Node) -> Term:
-        """A function by its name."""
+        """Return a function by its name."""
         name = str(node.this).lower()
         entry = _FUNCTIONS.get(name)
         if entry is None:
@@ -195,7 +195,7 @@ class _Translator:
         return self.term(node.this), self.term(node.expression)
 
     def column(self, path: Sequence[str]) -> Term:
-        """The column or struct field at a path of names."""
+        """Return the column or struct field at a path of names."""
         top = _match(path[0], self.schema.names)
         names, arrow = [top], self.schema.field(top)
         for name in path[1:]:
@@ -239,7 +239,7 @@ def _name(node: Node) -> str:
 
 
 def _path(node: Node) -> list[str] | None:
-    """The steps of a column's path; None if the node is something else."""
+    """Return the steps of a column's path; None if the node is something else."""
     if isinstance(node, exp.Column):
         return [part.name for part in node.parts]
     if isinstance(node, exp.Dot):
@@ -420,7 +420,7 @@ def _arithmetic(symbol: str) -> Callable[[_Translator, Node, bool], Term]:
 
 
 def _logic(self: _Translator, node: Node, strict: bool) -> Term:
-    """A chain of ANDs or ORs, however long, without going deeper for each."""
+    """Return a chain of ANDs or ORs, however long, without going deeper for each."""
     kind = node.kind if isinstance(node, Chain) else type(node)
     pending, parts = [node], list[Node]()
     while pending:

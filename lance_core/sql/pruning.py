@@ -248,7 +248,7 @@ def may_match(condition: Condition, columns: Mapping[str, ColumnZones], num_zone
 
 
 def judge(condition: Condition, columns: Mapping[str, ColumnZones], num_zones: int) -> Answers:
-    """All answers that a condition may give; arguments and errors as for `may_match`."""
+    """Return all answers that a condition may give; arguments and errors as for `may_match`."""
     match condition:
         case Constant():
             return Answers(np.full(num_zones, ternary.code_of(condition.value), np.uint8))

@@ -189,7 +189,7 @@ def number_of(text: str) -> int | float:
 
 
 def _tokens(sql: str) -> list[_Token] | None:
-    """The tokens of a text; None if there is something unknown in it."""
+    """Return the tokens of a text; None if there is something unknown in it."""
     result: list[_Token] = []
     at, before = 0, ""
     for match in _TOKEN.finditer(sql):
@@ -228,7 +228,7 @@ class _Splitter:
         self._shapes: dict[str, Shape | None] = {}
 
     def tree(self, low: int, high: int) -> Node:
-        """The tree of the tokens [low, high)."""
+        """Return the tree of the tokens [low, high)."""
         for kind, word in ((exp.Or, "OR"), (exp.And, "AND")):
             cuts = self._cuts(low, high, word)
             if cuts:

@@ -63,14 +63,14 @@ class Term:
 
 
 def literal_term(value: pa.Scalar) -> Term:
-    """A value written in the text."""
+    """Return a value written in the text."""
     is_answer = pa.types.is_boolean(value.type) or pa.types.is_null(value.type)
     asks = pruning.Constant(value.as_py()) if is_answer else UNKNOWN
     return Term(type=value.type, evaluate=lambda _: value, literal=value, asks=asks, nullable=not value.is_valid)
 
 
 def column_term(path: str, field: pa.Field, read: Callable[[pa.RecordBatch], Datum]) -> Term:
-    """The values of a column."""
+    """Return the values of a column."""
     is_answer = pa.types.is_boolean(field.type)
     asks = pruning.Comparison(path, "equal", scalar(True)) if is_answer else UNKNOWN  # noqa: FBT003 a value
     if not is_json_field(field):
@@ -124,7 +124,7 @@ def _result_type(function: Callable[..., Datum], terms: Sequence[Term], what: st
 
 
 def converted(term: Term, target: pa.DataType) -> Term:
-    """The term with an implicit cast."""
+    """Return the term with an implicit cast."""
     if term.type.equals(target):
         return term
     if pa.types.is_null(term.type):
@@ -133,7 +133,7 @@ def converted(term: Term, target: pa.DataType) -> Term:
 
 
 def boolean(term: Term, what: str) -> Term:
-    """The term itself, which must be boolean or the literal NULL."""
+    """Return the term itself, which must be boolean or the literal NULL."""
     if pa.types.is_null(term.type):
         return literal_term(scalar(None, pa.bool_()))
     if not pa.types.is_boolean(term.type):
@@ -252,7 +252,7 @@ def compare(name: str, left: Term, right: Term, *, strict: bool = True, is_exact
 
 
 def _known_answer(common: pa.DataType) -> pa.DataType | None:
-    """The type of a comparison's answer, if Arrow is known to compare values of this type."""
+    """Return the type of a comparison's answer, if Arrow is known to compare values of this type."""
     kind = pa.types
     is_simple = kind.is_integer(common) or kind.is_floating(common) or kind.is_boolean(common) or is_text(common)
     return pa.bool_() if is_simple else None
@@ -392,5 +392,5 @@ def or_(left: Term, right: Term) -> Term:
 
 
 def not_(term: Term) -> Term:
-    """The opposite; null stays null."""
+    """Return the opposite; null stays null."""
     return apply(pc.invert, (boolean(term, "NOT"),), "NOT", pruning.Not(term.asks), kind=pa.bool_())

@@ -24,7 +24,7 @@ _MAX_REPEATED = 1 << 24
 
 
 def text(term: Term, what: str) -> Term:
-    """The term itself, which must be text or NULL."""
+    """Return the term itself, which must be text or NULL."""
     if pa.types.is_null(term.type):
         return literal_term(scalar(None, pa.string()))
     if not is_text(term.type):
@@ -33,14 +33,14 @@ def text(term: Term, what: str) -> Term:
 
 
 def written(term: Term, what: str) -> str | None:
-    """The text of a literal; None if it is NULL."""
+    """Return the text of a literal; None if it is NULL."""
     if term.literal is None:
         raise UnsupportedError(f"{what} supports only arguments that are written in the SQL text")
     return cast_literal(term.literal, pa.string()).as_py()
 
 
 def written_number(term: Term, what: str) -> int | None:
-    """The value of a literal whole number; None if it is NULL."""
+    """Return the value of a literal whole number; None if it is NULL."""
     if term.literal is None:
         raise UnsupportedError(f"{what} supports only numbers that are written in the SQL text")
     return cast_literal(term.literal, pa.int64()).as_py()

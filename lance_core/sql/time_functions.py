@@ -31,7 +31,7 @@ def _time(term: Term, what: str) -> Term:
 
 
 def date_part(part: str | None, term: Term) -> Term:
-    """A number out of a day or time: int32, but a double for ``epoch`` (seconds since 1970)."""
+    """Return a number out of a day or time: int32, but a double for ``epoch`` (seconds since 1970)."""
     value = _time(term, "date_part")
     if part is None:
         return literal_term(scalar(None, pa.int32()))
@@ -89,7 +89,7 @@ def _date_part(terms: Sequence[Term]) -> Term:
 
 
 def _date_trunc(terms: Sequence[Term]) -> Term:
-    """The beginning of the unit; weeks begin on Monday. Days become times of nanoseconds."""
+    """Return the beginning of the unit; weeks begin on Monday. Days become times of nanoseconds."""
     unit, value = written(terms[0], "date_trunc"), _time(terms[1], "date_trunc")
     if unit is None:
         return literal_term(scalar(None, value.type))

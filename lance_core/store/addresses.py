@@ -51,7 +51,7 @@ class Address:
         return self.origin == folder.origin and (inside or not folder.path)
 
     def split(self) -> tuple[Address, str]:
-        """The folder of an object, and its name in it.
+        """Return the folder of an object, and its name in it.
 
         Raises:
             InvalidInputError: The address names no object in a folder.
@@ -65,7 +65,7 @@ class Address:
         return Address(service=self.service, host=self.host, path=folder, text=text), name
 
     def joined(self, path: str) -> Address:
-        """An object or folder below this one.
+        """Return an object or folder below this one.
 
         Args:
             path: Relative and not percent-encoded.
@@ -107,7 +107,7 @@ def local_path(text: str) -> str:
 
 @lru_cache(maxsize=_MANY_PATHS)
 def _normal(path: str) -> str:
-    """An absolute path as it is spelled in one way only."""
+    """Return an absolute path as it is spelled in one way only."""
     return os.path.abspath(path)
 
 
@@ -162,7 +162,7 @@ def parse_address(text: str) -> Address:
 
 
 def without_password(text: str) -> str:
-    """The address, with what stands before ``@`` in its host replaced if that may hold a password."""
+    """Return the address, with what stands before ``@`` in its host replaced if that may hold a password."""
     return re.sub(r"://[^/@]*:[^/]*@", "://***@", text)
 
 

@@ -179,7 +179,7 @@ class ObjectFolder(Protocol):
         ...
 
     def list(self, prefix: str, /) -> Iterator[ObjectInfo]:
-        """All objects below the folder ``prefix``, in no particular order; nothing if it does not exist."""
+        """Return all objects below the folder ``prefix``, in no particular order; nothing if it does not exist."""
         ...
 
     def delete(self, paths: Sequence[str], /) -> None:
@@ -236,7 +236,7 @@ class ObjectSizes(Protocol):
     """Optional: returns the sizes of many objects at the same time."""
 
     def sizes(self, paths: Sequence[str], /) -> list[int]:
-        """Bytes in each object; NotFoundError if one is not there."""
+        """Return bytes in each object; NotFoundError if one is not there."""
         ...
 
 

@@ -100,7 +100,7 @@ class CloudStore:
         return self.client.get(key, address=address, check=partial(check_size, path, address=address))
 
     def sizes(self, paths: Sequence[str], /) -> list[int]:
-        """Bytes in each object, all asked for at the same time."""
+        """Return bytes in each object, all asked for at the same time."""
         addresses = dict(map(self._target, paths))
         return self.client.sizes([*map(self._key, paths)], address=addresses.__getitem__)
 
@@ -169,7 +169,7 @@ class CloudStore:
         return [child.rpartition("/")[2] for child in (*objects, *folders)]
 
     def first_names(self, folder: str, count: int, /) -> list[str]:
-        """The first names in a folder, in ascending order; one request."""
+        """Return the first names in a folder, in ascending order; one request."""
         if not self._is_ordered:
             return sorted(self.names(folder))[:count]
         key, address = self._target(folder)
@@ -178,7 +178,7 @@ class CloudStore:
         return sorted(names)
 
     def list(self, prefix: str, /) -> Iterator[ObjectInfo]:
-        """All objects below a folder."""
+        """Yield all objects below a folder."""
         key, address = self._target(prefix)
         skipped = len(self._key(""))
         for page in self.client.list(key, address=address):

@@ -58,7 +58,7 @@ class DynamoTable:
         self._call("put_item", Item=_item(base, row), **_if_path_is(base, staged))
 
     def find(self, base: str, version: int | None, /) -> VersionRow | None:
-        """The row of a version, or of the newest one; a consistent read."""
+        """Return the row of a version, or of the newest one; a consistent read."""
         if version is None:
             answer = self._call(
                 "query",
@@ -135,7 +135,7 @@ def _row(base: str, item: Mapping[str, Any], table: str) -> VersionRow:
 
 @lru_cache(maxsize=_MAX_CLIENTS)
 def _client(options: S3Options, endpoint: str | None, process: int) -> tuple[Any, set[str]]:
-    """The connection of this process, and which tables it knows to be right."""
+    """Return the connection of this process, and which tables it knows to be right."""
     del process  # only part of the key: connections do not survive a fork
     try:
         from botocore.config import Config  # noqa: PLC0415 an extra

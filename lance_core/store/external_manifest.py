@@ -93,7 +93,7 @@ class ExternalManifestStore:
         return self._finish(folder_prefix, row)
 
     def sizes(self, paths: Sequence[str], /) -> list[int]:
-        """Bytes in each object."""
+        """Return bytes in each object."""
         if offers(self._inner, ObjectSizes, "sizes"):
             return self._inner.sizes(paths)
         return [self._size(path) for path in paths]
@@ -107,7 +107,7 @@ class ExternalManifestStore:
         return self._with_newest(self._inner.names(folder), folder_prefix, newest)
 
     def first_names(self, folder: str, count: int, /) -> list[str]:
-        """The first names in a folder, in ascending order."""
+        """Return the first names in a folder, in ascending order."""
         if not offers(self._inner, OrderedFolder, "first_names"):
             return sorted(self.names(folder))[:count]
         folder_prefix = _branch_prefix(folder)
@@ -117,7 +117,7 @@ class ExternalManifestStore:
         return sorted(self._with_newest(self._inner.first_names(folder, count), folder_prefix, newest))
 
     def list(self, prefix: str, /) -> Iterator[ObjectInfo]:
-        """All objects below a folder."""
+        """Return all objects below a folder."""
         return self._inner.list(prefix)
 
     def remove_empty_folders(self, folder: str, /) -> None:
@@ -208,7 +208,7 @@ class ExternalManifestStore:
     # --------------------------------------------------------------------------------------------------------- repair
 
     def _finish_newest(self, folder_prefix: str) -> VersionRow | None:
-        """The newest version's row, when its manifest is in place."""
+        """Return the newest version's row, when its manifest is in place."""
         row = self._table.find(self._base_of(folder_prefix), None)
         if row is not None and row.path != _final_path(row, self._uri):
             self._finish(folder_prefix, row)
@@ -239,7 +239,7 @@ class ExternalManifestStore:
             self._inner.delete([folder_prefix + staged.path])
 
     def _with_newest(self, names: list[str], folder_prefix: str, newest: VersionRow | None) -> list[str]:
-        """A listing with the newest manifest in it."""
+        """Return a listing with the newest manifest in it."""
         if newest is None:
             return names
         path = _final_path(newest, self._uri)

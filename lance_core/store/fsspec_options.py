@@ -11,7 +11,7 @@ _MIN_SECRET = 4
 
 
 def without_secrets(text: str, options: Mapping[str, Any]) -> str:
-    """The text, with values of options blotted out, whichever of them it repeats."""
+    """Return the text, with values of options blotted out, whichever of them it repeats."""
     for value in [part for option in options.values() for part in _parts(option)]:
         if isinstance(value, str) and len(value) >= _MIN_SECRET:
             text = text.replace(value, "***")
@@ -19,7 +19,7 @@ def without_secrets(text: str, options: Mapping[str, Any]) -> str:
 
 
 def _parts(value: Any) -> list[Any]:
-    """A value and what it is made of."""
+    """Return a value and what it is made of."""
     if isinstance(value, dict):
         return [*value.values()]
     if isinstance(value, str) and "AccountKey=" in value:

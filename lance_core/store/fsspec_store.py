@@ -119,7 +119,7 @@ class FsspecStore:
         return [name_.rstrip("/").rpartition("/")[2] for name_ in names_ if name_.rstrip("/") != name]
 
     def list(self, prefix: str, /) -> Iterator[ObjectInfo]:
-        """All files below a folder."""
+        """Yield all files below a folder."""
         with self._using(prefix) as (connection, name):
             infos: dict[str, Any] = connection.files.find(name, detail=True)
             for address, info in infos.items():
@@ -294,7 +294,7 @@ def _check_scheme(uri: str, scheme: str) -> None:
 
 
 def _translated(error: Exception, path: str, options: Mapping[str, Any]) -> Exception:
-    """An error of this package or of Python that repeats no secrets."""
+    """Return an error of this package or of Python that repeats no secrets."""
     status = getattr(error, "status_code", None) or getattr(error, "code", None)
     told = "\n".join(str(error).splitlines()[:_MAX_LINES])
     message = without_secrets(f"{path}: {type(error).__name__}: {told}", options)

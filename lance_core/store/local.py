@@ -178,11 +178,11 @@ class LocalStore:
             self.put(path, data)
 
     def sizes(self, paths: Sequence[str], /) -> list[int]:
-        """Bytes in each file."""
+        """Return bytes in each file."""
         return [_size(self._path(path)) for path in paths]
 
     def list(self, prefix: str, /) -> Iterator[ObjectInfo]:
-        """All files below a directory; symbolic links to directories are not followed."""
+        """Yield all files below a directory; symbolic links to directories are not followed."""
         folders = [prefix]
         while folders:
             folder = folders.pop()
@@ -259,7 +259,7 @@ def _check_length(path: str, file: str) -> None:
 
 
 def _read_file(file: str, path: str) -> bytes:
-    """The content of a file; Python's own file objects take twice as long for a small one.
+    """Return the content of a file; Python's own file objects take twice as long for a small one.
 
     Args:
         file: Absolute path.

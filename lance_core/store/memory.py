@@ -24,7 +24,7 @@ def _utc_now() -> datetime:
 
 @cache  # forgetting one would lose its data
 def memory_store(uri: str) -> MemoryStore:
-    """The store of an address: the same one for all who ask in this process."""
+    """Return the store of an address: the same one for all who ask in this process."""
     return MemoryStore(uri)
 
 
@@ -88,7 +88,7 @@ class MemoryStore:
         return list({info.path[len(folder) + 1 :].split("/", 1)[0] for info in self.list(folder)})
 
     def list(self, prefix: str, /) -> Iterator[ObjectInfo]:
-        """All objects below a folder."""
+        """Yield all objects below a folder."""
         check_path(prefix)
         for path, (data, modified) in list(self._objects.items()):
             if path.startswith(f"{prefix}/"):
@@ -101,12 +101,12 @@ class MemoryStore:
             self._objects.pop(path, None)
 
     def find(self, path: str) -> bytes | None:
-        """An object, or None if there is none."""
+        """Return an object, or None if there is none."""
         stored = self._objects.get(path)
         return None if stored is None else stored[0]
 
     def copied(self) -> MemoryStore:
-        """A store of its own with the same objects; their bytes are shared."""
+        """Return a store of its own with the same objects; their bytes are shared."""
         copy = MemoryStore(self._uri, now=self._now)
         copy._objects = dict(self._objects)
         return copy

@@ -99,7 +99,7 @@ def _is_durable(options: Mapping[str, str]) -> bool:
 
 
 def _with_sqlite(store: Store, table: str) -> Store:
-    """The same store; a table in an SQLite file decides who commits a version."""
+    """Return the same store; a table in an SQLite file decides who commits a version."""
     from lance_core.store.external_manifest import ExternalManifestStore  # noqa: PLC0415 rarely needed
     from lance_core.store.sqlite_table import SqliteTable  # noqa: PLC0415 likewise
 

@@ -51,7 +51,7 @@ class SqliteTable:
             )
 
     def find(self, base: str, version: int | None, /) -> VersionRow | None:
-        """The row of a version, or of the newest one."""
+        """Return the row of a version, or of the newest one."""
         if not os.path.exists(self._path):  # noqa: PTH110 reading creates nothing
             return None
         query = "SELECT version, path, size FROM lance_versions WHERE base_uri = ? AND version = ?"

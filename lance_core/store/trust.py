@@ -94,7 +94,7 @@ class PlaceSettings:
         return given or own_options
 
     def _given(self, address: Address) -> Mapping[str, str] | None:
-        """The entry of `base_store_params` for a place; None if there is none."""
+        """Return the entry of `base_store_params` for a place; None if there is none."""
         fitting = [
             (len(base.path), options)
             for base, options in ((parse_address(base), options) for base, options in self.base_store_params.items())

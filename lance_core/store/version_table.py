@@ -45,7 +45,7 @@ class VersionTable(Protocol):
         ...
 
     def find(self, base: str, version: int | None, /) -> VersionRow | None:
-        """The row of a version, or of the newest one; None if there is none. Never an old state."""
+        """Return the row of a version, or of the newest one; None if there is none. Never an old state."""
         ...
 
     def remove(self, base: str, row: VersionRow, /) -> None:

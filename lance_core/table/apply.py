@@ -177,7 +177,7 @@ def next_fragment_id(manifest: Manifest) -> int:
 
 
 def with_fragment_ids(operation: Rewrite, next_id: int) -> Rewrite:
-    """Number the new fragments of a rewrite that have no id yet (0), from ``next_id`` on.
+    """Return number the new fragments of a rewrite that have no id yet (0), from ``next_id`` on.
 
     Other operations get their ids when they are applied. A rewrite's transaction must name them.
     """
@@ -303,7 +303,7 @@ def _replace_data(manifest: Manifest, operation: DataReplacement, version: int) 
 
 
 def _with_replaced_file(fragment: Fragment, new: DataFile) -> Fragment:
-    """A file with the very same columns takes the old one's place; else the old columns become tombstones."""
+    """Return a file with the very same columns takes the old one's place; else the old columns become tombstones."""
     files = list(fragment.files)
     for position, old in enumerate(files):
         if old.fields == new.fields and file_version_of(old) == file_version_of(new):
@@ -446,7 +446,7 @@ def _with_mixed_versions(manifest: Manifest, fragments: Iterable[Fragment]) -> M
 
 
 def common_file_version(fragments: Iterable[Fragment]) -> str | None:
-    """The file version of all files of some fragments; None if there are several or none."""
+    """Return the file version of all files of some fragments; None if there are several or none."""
     versions = {file_version_of(file) for fragment in fragments for file in fragment.files}
     versions = {LEGACY_FILE_VERSION if version.startswith("0") else version for version in versions}
     return versions.pop() if len(versions) == 1 else None

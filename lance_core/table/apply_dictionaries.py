@@ -76,7 +76,7 @@ def _joined(
     before: Manifest,
     transaction: Transaction,
 ) -> LegacyDictionary | None:
-    """The dictionary that all others are the beginning of; None if there is none at all."""
+    """Return the dictionary that all others are the beginning of; None if there is none at all."""
     for logical_type, _ in staged:
         if logical_type != field.logical_type:
             raise UnsupportedError(

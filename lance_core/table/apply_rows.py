@@ -129,7 +129,7 @@ def check_row_lineage(fragments: Iterable[Fragment]) -> None:
 
 
 def _known_versions(fragment: Fragment, sequence: LineageSequence | None) -> UInt64s:
-    """The version of each row; 1 if the fragment was written before there were versions of rows."""
+    """Return the version of each row; 1 if the fragment was written before there were versions of rows."""
     if sequence is None:
         return np.ones(fragment.physical_rows, np.uint64)
     if not isinstance(sequence, bytes):
@@ -142,7 +142,7 @@ def _in_data_file(fragment: Fragment) -> UnsupportedError:
 
 
 def _creation_versions(ids: UInt64s, before: Sequence[Fragment]) -> UInt64s:
-    """The version that created each row, looked up in the fragments it may have come from."""
+    """Return the version that created each row, looked up in the fragments it may have come from."""
     known_ids, known_versions = [np.empty(0, np.uint64)], [np.empty(0, np.uint64)]
     for fragment in before:
         sequence = fragment.row_id_sequence

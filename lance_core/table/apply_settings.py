@@ -97,7 +97,7 @@ def _with_field_metadata(schema: Schema, updates: Mapping[int, UpdateMap]) -> Sc
 
 
 def _with_keys(before: Schema, changed: Schema, updates: Mapping[int, UpdateMap]) -> Schema:
-    """The changed schema, whose fields belong to the keys that new metadata declares.
+    """Return the changed schema, whose fields belong to the keys that new metadata declares.
 
     A key that is declared once stays as it is: whoever relies on it would not learn of a change.
     """

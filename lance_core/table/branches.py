@@ -129,7 +129,7 @@ def get_branch(store: Store, name: str) -> Branch:
 
 
 def list_branches(store: Store) -> list[Branch]:
-    """All branches, by name.
+    """Return all branches, by name.
 
     Raises:
         CorruptDataError: The file of a branch is damaged: it protects a version, but which?
@@ -226,7 +226,7 @@ def _check_unused(root: Store, name: str) -> None:
 
 
 def _files(branch_root: Store) -> list[str]:
-    """All files of a branch, those of other branches below its folder aside.
+    """Return all files of a branch, those of other branches below its folder aside.
 
     Manifests come first: nobody shall open a version that lacks files. What somebody is just writing is left to the
     clean-up.

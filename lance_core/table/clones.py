@@ -54,7 +54,7 @@ _BLOB_EXTENSION = "lance.blob.v2"
 
 
 def clone_manifest(source: Snapshot, *, branch: str | None, uuid: str, now: datetime) -> tuple[Manifest, bytes]:
-    """The first version of a branch (None: of another dataset) that refers to the files of its source.
+    """Return the first version of a branch (None: of another dataset) that refers to the files of its source.
 
     Returns:
         The manifest, whose number is that of the source, and the content of its transaction file.
@@ -179,7 +179,7 @@ def _with_clone(
 
 
 def _based(fragment: Fragment, base_id: int) -> Fragment:
-    """The fragment as another place sees it."""
+    """Return the fragment as another place sees it."""
     deletion_file = fragment.deletion_file
     if deletion_file is not None and deletion_file.base_id is None:
         deletion_file = replace(deletion_file, base_id=base_id)
@@ -222,7 +222,7 @@ def _copy_all(source: Snapshot, target: Store, copied: list[str]) -> None:
 
 
 def _needed(source: Snapshot) -> Iterator[str]:
-    """All files of a version."""
+    """Yield all files of a version."""
     manifest = source.manifest
     has_blobs = any(field.extension_name == _BLOB_EXTENSION for field in manifest.schema.walk())
     for fragment in manifest.fragments:

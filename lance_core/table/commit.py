@@ -387,7 +387,7 @@ class _Committer:
         )
 
     def _load(self, newest: int, naming: ManifestNaming) -> Manifest | None:
-        """The newest manifest; None if it was cleaned up since it was listed."""
+        """Return the newest manifest; None if it was cleaned up since it was listed."""
         if self.read is not None and self.read.version == newest:
             return self.read
         try:
@@ -493,7 +493,7 @@ class _Committer:
         )
 
     def _on_top_of(self, base: Manifest) -> Transaction:
-        """The transaction as it applies to ``base``."""
+        """Return the transaction as it applies to ``base``."""
         if isinstance(self.operation, Rewrite):
             numbered = with_fragment_ids(self.operation, next_fragment_id(base))
             return self.transaction if numbered is self.operation else replace(self.transaction, operation=numbered)

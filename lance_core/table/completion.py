@@ -74,7 +74,7 @@ def _completed(store: Store, fragment: Fragment, *, recount: bool) -> Fragment:
 
 
 def _count_rows(store: Store, fragment: Fragment) -> int:
-    """Rows in a fragment, by its first data file; the others are held against it when they are opened."""
+    """Return rows in a fragment, by its first data file; the others are held against it when they are opened."""
     if not fragment.files:
         raise CorruptDataError(f"fragment {fragment.id} has no data files, and the manifest does not record its rows")
     path = data_file_path(fragment.files[0])
@@ -86,7 +86,7 @@ def _count_rows(store: Store, fragment: Fragment) -> int:
 
 
 def _inline(store: Store, sequence: LineageSequence | None) -> LineageSequence | None:
-    """The sequence; its bytes if they are in a file of their own."""
+    """Return the sequence; its bytes if they are in a file of their own."""
     if not isinstance(sequence, ExternalFile):
         return sequence
     path = external_file_path(sequence)

@@ -167,7 +167,7 @@ def _judge_kinds(mine: str, other: str, ours: Operation, theirs: Operation) -> V
 
 
 def _kinds(operation: Operation) -> list[str]:
-    """Rows or columns of the matrix that an operation stands for; none if it changes nothing."""
+    """Return rows or columns of the matrix that an operation stands for; none if it changes nothing."""
     match operation:
         case Update():
             is_columns = operation.update_mode is UpdateMode.REWRITE_COLUMNS

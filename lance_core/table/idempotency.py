@@ -25,7 +25,7 @@ LOOKBACK = 100
 
 
 def key_of(transaction: Transaction) -> str | None:
-    """The key of a commit; None if it has none."""
+    """Return the key of a commit; None if it has none."""
     return transaction.transaction_properties.get(IDEMPOTENCY_KEY)
 
 
@@ -37,7 +37,7 @@ def with_key(properties: Mapping[str, str] | None, key: str | None) -> dict[str,
 def find_commit(
     store: Store, key: str, *, after: int | None = None, lookback: int = LOOKBACK, name: str = IDEMPOTENCY_KEY
 ) -> int | None:
-    """The version that a commit with a key made, looked for from the newest backwards.
+    """Return the version that a commit with a key made, looked for from the newest backwards.
 
     Args:
         store: The branch.

@@ -93,7 +93,7 @@ class FolderStore:
         return self.parent.names(self._at(folder))
 
     def list(self, prefix: str, /) -> Iterator[ObjectInfo]:
-        """All objects below a folder."""
+        """Return all objects below a folder."""
         cut = len(self.folder) + 1
         return (replace(info, path=info.path[cut:]) for info in self.parent.list(self._at(prefix)))
 
@@ -111,7 +111,7 @@ def branch_store(root: Store, branch: str | None) -> Store:
 
 
 def branch_of(store: Store) -> tuple[Store, str | None]:
-    """The root of a dataset, where tags and branches are kept, and the branch that a store is for."""
+    """Return the root of a dataset, where tags and branches are kept, and the branch that a store is for."""
     branch_root = without_bases(store)
     return (
         (branch_root.parent, branch_root.branch)
@@ -193,7 +193,7 @@ class BasedStore:
         return store.names(inner)
 
     def list(self, prefix: str, /) -> Iterator[ObjectInfo]:
-        """All objects below a folder."""
+        """Return all objects below a folder."""
         store, inner = self.locate(prefix)
         if store is self.branch_root:
             return store.list(prefix)
@@ -206,7 +206,7 @@ class BasedStore:
             store.delete([inner for other, inner in located if other is store])
 
     def base(self, base_id: int) -> tuple[Store, BasePath]:
-        """The place of a base path.
+        """Return the place of a base path.
 
         Raises:
             CorruptDataError: The version has no such base path.
@@ -249,7 +249,7 @@ class BasedStore:
         return self.settings.open(base.path, dataset=root.uri)
 
     def locate(self, path: str) -> tuple[Store, str]:
-        """The store that has a path, and the path in it."""
+        """Return the store that has a path, and the path in it."""
         if not path.startswith(BASE_PREFIX):
             return self.branch_root, path
         base_id, inner = split_base_path(path)
@@ -300,7 +300,7 @@ def at_places(store: Store, bases: tuple[BasePath, ...], branch: str | None) -> 
 
 
 def without_bases(store: Store) -> Store:
-    """The branch itself."""
+    """Return the branch itself."""
     return store.branch_root if isinstance(store, BasedStore) else store
 
 
@@ -341,7 +341,7 @@ def same_branch(store: Store, branch_root: Store) -> Store:
 
 
 def first_names(store: Store, folder: str, count: int) -> list[str] | None:
-    """The first names of a folder in ascending order; None if the store would have to list all of it."""
+    """Return the first names of a folder in ascending order; None if the store would have to list all of it."""
     branch_root = without_bases(store)
     if isinstance(branch_root, FolderStore):
         return first_names(branch_root.parent, f"{branch_root.folder}/{folder}", count)
@@ -438,7 +438,7 @@ def begin_puts(store: Store, objects: Sequence[tuple[str, bytes]]) -> Sequence[P
 
 
 def object_sizes(store: Store, paths: Sequence[str]) -> list[int]:
-    """Bytes in each object, asked for at the same time if the store can do that.
+    """Return bytes in each object, asked for at the same time if the store can do that.
 
     Raises:
         NotFoundError: One is not there.

@@ -46,13 +46,13 @@ class BranchAddress:
 
     @staticmethod
     def of(store: Store, storage_options: Mapping[str, str] | None) -> BranchAddress:
-        """The address of an open branch."""
+        """Return the address of an open branch."""
         root, branch = branch_of(store)
         params = store.settings.base_store_params if isinstance(store, BasedStore) else {}
         return BranchAddress(root=root.uri, branch=branch, storage_options=storage_options, base_store_params=params)
 
     def open(self) -> Store:
-        """The line, opened in this process."""
+        """Return the line, opened in this process."""
         branch_root = branch_store(open_store(self.root, self.storage_options), self.branch)
         settings = PlaceSettings(storage_options=self.storage_options or {}, base_store_params=self.base_store_params)
         return with_settings(branch_root, settings)
@@ -117,7 +117,7 @@ def open_version(store: Store, reference: Reference = None) -> Snapshot:
 
 
 def find_version_as_of(store: Store, time: datetime) -> int:
-    """The newest version of a branch that was committed before a point in time.
+    """Return the newest version of a branch that was committed before a point in time.
 
     Versions are looked at from the newest backwards.
 

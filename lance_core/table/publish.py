@@ -88,7 +88,7 @@ def _create_manifest(store: Store, manifest: Manifest, naming: ManifestNaming) -
 
 
 def outcome_unknown(store: Store, version: int, uuid: str) -> CommitOutcomeUnknownError:
-    """The error that says that a commit may have landed or not."""
+    """Return the error that says that a commit may have landed or not."""
     return CommitOutcomeUnknownError(
         f"the store failed while version {version} was written, and whether it was written is unknown; nothing "
         f"was deleted. Committing the same transaction (uuid {uuid}) again is safe",
@@ -97,7 +97,7 @@ def outcome_unknown(store: Store, version: int, uuid: str) -> CommitOutcomeUnkno
 
 
 def _uuid_of(manifest: Manifest) -> str:
-    """The uuid of the transaction; if that is too large for the manifest, the name of its file has it."""
+    """Return the uuid of the transaction; if that is too large for the manifest, the name of its file has it."""
     transaction = manifest.inline_transaction()
     if transaction is not None:
         return transaction.uuid
@@ -136,7 +136,7 @@ def store_of_new_files(store: Store, operation: Operation, base: Manifest) -> St
 
 
 def _base_paths(operation: Operation, base: Manifest) -> tuple[BasePath, ...]:
-    """The base paths that the operation's files may name."""
+    """Return the base paths that the operation's files may name."""
     if isinstance(operation, Overwrite) and operation.initial_bases:
         return add_bases(base.base_paths, operation.initial_bases)
     return base.base_paths
@@ -193,7 +193,7 @@ def is_whole(store: Store, manifest: Manifest, uuid: str) -> bool:
 
 
 def brought_fragments(operation: Operation) -> Iterator[Fragment]:
-    """All fragments that an operation adds or changes."""
+    """Yield all fragments that an operation adds or changes."""
     for name in ("fragments", "updated_fragments", "new_fragments"):
         yield from getattr(operation, name, ())
     if isinstance(operation, Rewrite):
@@ -225,7 +225,7 @@ def _new_files(operation: Operation, base: Manifest) -> Iterator[tuple[str, int]
 
 
 def _brought(operation: Operation, base: Manifest) -> Iterator[tuple[Fragment, Fragment | None]]:
-    """The fragments that an operation adds or changes, and what they were."""
+    """Yield the fragments that an operation adds or changes, and what they were."""
     brought = list(brought_fragments(operation))
     existing: dict[int, Fragment] = {}
     if not isinstance(operation, Append | Overwrite | Rewrite):

@@ -185,14 +185,14 @@ class _Going(Generic[_T]):
             self._error = error
 
     def result(self) -> _T:
-        """The result of the coroutine."""
+        """Return the result of the coroutine."""
         if self._error is not None:
             raise self._error
         return self._results[0]
 
 
 def chained(store: Store, streams: Iterable[Work[Iterator[_T]]], *, num_asks: int = 2) -> Iterator[_T]:
-    """All results of streams, one stream after the other.
+    """Yield all results of streams, one stream after the other.
 
     Args:
         store: What they read.

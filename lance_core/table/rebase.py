@@ -36,7 +36,7 @@ class Rebased:
 
 
 def load_deletions(store: Store, fragment: Fragment) -> BitMap:
-    """The offsets of a fragment's deleted rows.
+    """Return the offsets of a fragment's deleted rows.
 
     Raises:
         NotFoundError: The deletion file is missing.
@@ -156,7 +156,7 @@ def write_deletions(
 
 
 def _merge(store: Store, before: Fragment, now: Fragment, ours: Fragment | None) -> BitMap | None:
-    """All rows deleted by either side; None if both deleted one row."""
+    """Return all rows deleted by either side; None if both deleted one row."""
     deletions = load_deletions(store, before)
     theirs = load_deletions(store, now)
     our_rows = BitMap(range(before.physical_rows)) if ours is None else load_deletions(store, ours)

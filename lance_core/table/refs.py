@@ -163,7 +163,7 @@ def get_tag(store: Store, name: str) -> Tag:
 
 
 def list_tags(store: Store) -> dict[str, Tag]:
-    """All tags by name; files that are no tags are left out."""
+    """Return all tags by name; files that are no tags are left out."""
 
     def get(name: str) -> Tag | None:
         try:
@@ -175,7 +175,7 @@ def list_tags(store: Store) -> dict[str, Tag]:
 
 
 def list_tags_strictly(store: Store) -> list[Tag]:
-    """All tags.
+    """Return all tags.
 
     Raises:
         CorruptDataError: A tag file is damaged: it protects a version, but which?
@@ -196,7 +196,7 @@ def _each_tag(store: Store, get: Callable[[str], Tag | None]) -> list[Tag]:
 
 
 def resolve(store: Store, reference: Reference) -> tuple[Store, int | None]:
-    """The branch that a reference is about, and the number; None for the newest.
+    """Return the branch that a reference is about, and the number; None for the newest.
 
     Raises:
         RefNotFoundError: There is no such tag.
@@ -239,7 +239,7 @@ def ref_names(store: Store, folder: str) -> list[str]:
 
 
 def manifest_size(store: Store, version: int) -> int:
-    """Bytes of a version's manifest file.
+    """Return bytes of a version's manifest file.
 
     Raises:
         VersionNotFoundError: There is no such version.

@@ -206,7 +206,7 @@ def find_newest(store: Store, *, is_certain: bool = False) -> Versions:
 
 
 def _hinted(store: Store) -> Versions | None:
-    """The newest version by the hint of the writer that made it, if all that can be looked at agrees.
+    """Return the newest version by the hint of the writer that made it, if all that can be looked at agrees.
 
     The hint was the last that happened in the folder, and its version has one before it, and none behind it. (A
     version that stands alone may have been taken by a writer that a clean-up overtook.)
@@ -230,7 +230,7 @@ def _hinted(store: Store) -> Versions | None:
 
 
 def newest_version(store: Store) -> int:
-    """Number of the newest version.
+    """Return number of the newest version.
 
     Raises:
         DatasetNotFoundError: There is no table.
@@ -247,7 +247,7 @@ def list_versions(store: Store) -> list[int]:
 
 
 def load_manifests(store: Store) -> Iterator[Manifest]:
-    """The manifests of all versions, ascending, read ahead; one that is cleaned up meanwhile is left out."""
+    """Yield the manifests of all versions, ascending, read ahead; one that is cleaned up meanwhile is left out."""
     versions = find_versions(store)
 
     def load(number: int) -> Manifest | None:
@@ -295,7 +295,7 @@ def decode_version(store: Store, version: int, *, naming: ManifestNaming | None 
 
 
 def load_manifest_file(store: Store, version: int, *, naming: ManifestNaming | None = None) -> tuple[bytes, str]:
-    """The content of a manifest, and its address; arguments and errors are those of `load_manifest`."""
+    """Return the content of a manifest, and its address; arguments and errors are those of `load_manifest`."""
     for candidate in _candidates(version, naming):
         path = manifest_path(version, candidate)
         try:
@@ -306,7 +306,7 @@ def load_manifest_file(store: Store, version: int, *, naming: ManifestNaming | N
 
 
 def load_transaction(store: Store, manifest: Manifest) -> Transaction | None:
-    """The transaction that made a version; None if its writer left none."""
+    """Return the transaction that made a version; None if its writer left none."""
     inline = manifest.inline_transaction()
     if inline is not None or not manifest.transaction_file:
         return inline
@@ -318,7 +318,7 @@ def load_transaction(store: Store, manifest: Manifest) -> Transaction | None:
 
 
 def read_transaction(store: Store, version: int, *, naming: ManifestNaming | None = None) -> Transaction | None:
-    """The transaction that made a version; None if its writer left none. Arguments as in `load_manifest`.
+    """Return the transaction that made a version; None if its writer left none. Arguments as in `load_manifest`.
 
     Raises:
         VersionNotFoundError: There is no such version.

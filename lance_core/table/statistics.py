@@ -36,7 +36,7 @@ def table_statistics(manifest: Manifest) -> dict[str, int]:
 
 
 def version_summary(manifest: Manifest) -> dict[str, Any]:
-    """An entry of the history: version, timestamp and the numbers as text, by the names pylance uses.
+    """Return an entry of the history: version, timestamp and the numbers as text, by the names pylance uses.
 
     The timestamp is local time without a time zone, as in pylance.
     """

@@ -61,7 +61,7 @@ class State:
     config: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def plain(self) -> tuple[Any, ...]:
-        """The same in a form that can be compared."""
+        """Return the same in a form that can be compared."""
         rows = [tuple(row.get(name) for name in self.columns) for _, row in sorted(self.rows.items())]
         return self.columns, rows, dict(self.config)
 
@@ -208,7 +208,7 @@ class History:
         return number if self.programs is None else self.programs[number]
 
     def _version_steps(self, outcomes: Sequence[Outcome], maker: int, version: int) -> set[int]:
-        """The actions of a program that made this version on the way to the one that they acknowledged."""
+        """Return the actions of a program that made this version on the way to the one that they acknowledged."""
         return {
             number
             for number, (action, outcome) in enumerate(zip(self.actions, outcomes, strict=True))
@@ -220,7 +220,7 @@ class History:
 
     @staticmethod
     def _unsure(outcomes: Sequence[Outcome]) -> set[int]:
-        """The actions that do not know whether they happened."""
+        """Return the actions that do not know whether they happened."""
         return {n for n, outcome in enumerate(outcomes) if isinstance(outcome.error, CommitOutcomeUnknownError)}
 
     def _may_have_reserved(self, is_there: bool) -> bool:
@@ -270,17 +270,17 @@ class Action:
     makes_several: bool = False
 
     def program(self, number: int) -> Program:
-        """The action, carried out by the program of a number."""
+        """Return the action, carried out by the program of a number."""
         return Program(work=lambda store: self.run(store, number), sees_all=self.is_clean_up)
 
 
 def rows_of(keys: list[int], value: int) -> pa.Table:
-    """Rows with these keys; the column x is missing."""
+    """Return rows with these keys; the column x is missing."""
     return pa.table({"k": pa.array(keys, pa.int64()), "v": pa.array([value] * len(keys), pa.int64())})
 
 
 def prepared(*, stable_row_ids: bool = True) -> MemoryStore:
-    """The table: version 1 has keys 0 to 3, version 2 one more."""
+    """Return the table: version 1 has keys 0 to 3, version 2 one more."""
     store = MemoryStore(now=lambda: EPOCH)
     table = rows_of([0, 1, 2, 3], 0).append_column("x", pa.array(range(4), pa.int64()))
     fragments, schema = stage_data(store, table, None, table=None, limits=_LIMITS, data_storage_version="2.2")

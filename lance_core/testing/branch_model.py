@@ -21,12 +21,12 @@ LINEAGE = ["_row_created_at_version", "_row_last_updated_at_version"]
 
 
 def by_key(table: pa.Table) -> pa.Table:
-    """The same rows, by key."""
+    """Return the same rows, by key."""
     return table.sort_by(KEY)
 
 
 def plain(schema: pa.Schema) -> list[tuple[str, pa.DataType, bool]]:
-    """A schema without the metadata of pylance's own types."""
+    """Return a schema without the metadata of pylance's own types."""
     return [(field.name, field.type, field.nullable) for field in schema]
 
 
@@ -65,7 +65,7 @@ class BranchModel:
         return self.states[self.version]
 
     def begun(self, root: str, branch: str | None, version: int) -> BranchModel:
-        """A line that comes from a version of this one."""
+        """Return a line that comes from a version of this one."""
         return replace(self, root=root, branch=branch, states={version: self.states[version]}, children={}, opened={})
 
     def open(self, tool: Any, version: int | None = None) -> Any:

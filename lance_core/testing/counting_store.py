@@ -116,7 +116,7 @@ class _CountingReader:
 
 
 def open_counting(uri: str | os.PathLike[str]) -> tuple[LanceDataset, ReadCounts]:
-    """The newest version of a dataset, and the counts of what is read of it from now on."""
+    """Return the newest version of a dataset, and the counts of what is read of it from now on."""
     store = CountingStore(open_store(uri))
     snapshot = open_snapshot(store)
     return LanceDataset(uri, snapshot=snapshot), store.counts

@@ -78,7 +78,7 @@ class TableState:
         return {key for key, row in self.rows.items() if condition.is_true(row.values)}
 
     def table(self) -> pa.Table:
-        """All rows, by key, without metadata of the schema."""
+        """Return all rows, by key, without metadata of the schema."""
         names = self.schema.names
         values = [{name: self.rows[key].values[name] for name in names} for key in sorted(self.rows)]
         return pa.Table.from_pylist(values, schema=self.schema.remove_metadata())
@@ -180,7 +180,7 @@ def _values(
 
 
 def make_value(kind: pa.DataType, number: int, *, nullable: bool) -> Any:
-    """A value of a type that a number stands for; every fifth is null."""
+    """Return a value of a type that a number stands for; every fifth is null."""
     if nullable and number % 5 == 3:
         return None
     if pa.types.is_integer(kind):
@@ -201,7 +201,7 @@ def make_value(kind: pa.DataType, number: int, *, nullable: bool) -> Any:
 
 
 def make_rows(schema: pa.Schema, keys: Iterable[int], salt: int) -> list[dict[str, Any]]:
-    """Rows with these keys."""
+    """Return rows with these keys."""
     return [
         {
             field.name: key
@@ -214,7 +214,7 @@ def make_rows(schema: pa.Schema, keys: Iterable[int], salt: int) -> list[dict[st
 
 
 def make_condition(state: TableState, random: Random) -> Condition:
-    """A condition on one of the columns."""
+    """Return a condition on one of the columns."""
     top = max(state.rows, default=10)
     low, step = random.randrange(top + 1), random.randrange(2, 6)
     choices = [

@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 @cache
 def base() -> MemoryStore:
-    """The table of `lance_core.testing.actions`; to be copied."""
+    """Return the table of `lance_core.testing.actions`; to be copied."""
     return prepared()
 
 
 def toy() -> MemoryStore:
-    """A table of which nothing but the metadata can be read: one version with four rows."""
+    """Return a table of which nothing but the metadata can be read: one version with four rows."""
     store = MemoryStore(now=lambda: EPOCH)
     commit(store, create(store, range(4)), runtime=Runtime(now=lambda: EPOCH))
     return store
@@ -46,7 +46,7 @@ def no(*_arguments: object, **_options: object) -> None:
 
 
 def always(value: object) -> Callable[[Any], Callable[..., Any]]:
-    """A mutation after which a function always returns the same."""
+    """Return a mutation after which a function always returns the same."""
     return lambda _original: lambda *_arguments, **_options: value
 
 

@@ -199,7 +199,7 @@ class Schedule:
         return [agent.number for agent in self.agents if agent.outcome is None]
 
     def state(self) -> tuple[Any, ...]:
-        """All that decides how it goes on."""
+        """Return all that decides how it goes on."""
         return (self.content, *((agent.told, agent.outcome is None) for agent in self.agents))
 
     def run(self) -> list[Outcome] | None:
@@ -278,7 +278,7 @@ class _Agent:
         self.schedule.after_end()
 
     def next_id(self) -> int:
-        """A number below 2^63 that no other program gets."""
+        """Return a number below 2^63 that no other program gets."""
         self.num_ids += 1
         return (self.number + 1) << 48 | self.num_ids
 
@@ -406,7 +406,7 @@ _NEW_UUID = uuid.uuid4
 
 
 def program_of(text: str) -> int | None:
-    """Number of the program that made a uuid; None if none did."""
+    """Return number of the program that made a uuid; None if none did."""
     number = (uuid.UUID(text).int >> 100) - 1
     return number if 0 <= number < 1 << 16 else None
 

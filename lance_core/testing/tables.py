@@ -51,7 +51,7 @@ def stage_rows(store: Store, rows: Iterable[int], *, name: str) -> Fragment:
 
 
 def read_rows(snapshot: Snapshot) -> list[int]:
-    """All rows of a toy table, sorted."""
+    """Return all rows of a toy table, sorted."""
     rows: list[int] = []
     for fragment in snapshot.manifest.fragments:
         values = np.frombuffer(snapshot.store.get(data_file_path(fragment.files[0])), np.int64)
@@ -61,23 +61,23 @@ def read_rows(snapshot: Snapshot) -> list[int]:
 
 
 def create(store: Store, rows: Iterable[int], *, uuid: str = "create") -> Transaction:
-    """A transaction that creates a toy table."""
+    """Return a transaction that creates a toy table."""
     return transaction(Overwrite(fragments=(stage_rows(store, rows, name=uuid),), schema=SCHEMA), 0, uuid=uuid)
 
 
 def append(store: Store, rows: Iterable[int], *, read_version: int, uuid: str) -> Transaction:
-    """A transaction that adds rows."""
+    """Return a transaction that adds rows."""
     return transaction(Append(fragments=(stage_rows(store, rows, name=uuid),)), read_version, uuid=uuid)
 
 
 def overwrite(store: Store, rows: Iterable[int], *, read_version: int, uuid: str) -> Transaction:
-    """A transaction that replaces all rows."""
+    """Return a transaction that replaces all rows."""
     operation = Overwrite(fragments=(stage_rows(store, rows, name=uuid),), schema=SCHEMA)
     return transaction(operation, read_version, uuid=uuid)
 
 
 def delete(snapshot: Snapshot, rows: Iterable[int], *, uuid: str, new_id: Callable[[], int] = lambda: 1) -> Transaction:
-    """A transaction that deletes the rows with these values."""
+    """Return a transaction that deletes the rows with these values."""
     wanted = set(rows)
     updated: list[Fragment] = []
     removed: list[int] = []
@@ -96,7 +96,7 @@ def delete(snapshot: Snapshot, rows: Iterable[int], *, uuid: str, new_id: Callab
 
 
 def transaction(operation: Operation, read_version: int, *, uuid: str) -> Transaction:
-    """A transaction without properties."""
+    """Return a transaction without properties."""
     return Transaction(read_version=read_version, uuid=uuid, operation=operation)
 
 

@@ -41,7 +41,7 @@ class TypeSample:
     size: int = 12
 
     def table(self, num_rows: int, *, nulls: str = "none", seed: int = 0) -> pa.Table:
-        """A table with one column ``c`` of this type, always the same for the same arguments.
+        """Return a table with one column ``c`` of this type, always the same for the same arguments.
 
         Args:
             num_rows: Rows.

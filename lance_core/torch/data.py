@@ -197,7 +197,7 @@ class LanceDataset(torch.utils.data.IterableDataset):  # pyright: ignore[reportU
         return [field.name for field in fields if (field.metadata or {}).get(b"lance-encoding:blob") == b"true"]
 
     def _with_blobs(self, batch: pa.RecordBatch) -> dict[str, Any]:
-        """The columns of a batch by name, and files for the blobs of its rows."""
+        """Return the columns of a batch by name, and files for the blobs of its rows."""
         ids = batch.column("_rowid")
         blobs = {name: self.dataset.take_blobs(name, ids=ids) for name in self._blob_columns}
         return {**{name: batch.column(name) for name in batch.schema.names}, **blobs}

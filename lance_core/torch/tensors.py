@@ -96,7 +96,7 @@ def _number_tensor(array: pa.Array) -> Any:
 
 
 def _bfloat16_tensor(array: pa.Array) -> Any:
-    """A tensor of the same bits; nulls are NaN."""
+    """Return a tensor of the same bits; nulls are NaN."""
     storage = array.storage if isinstance(array, pa.ExtensionArray) else array
     halves = pa.Array.from_buffers(pa.uint16(), len(storage), [None, storage.buffers()[1]], offset=storage.offset)
     tensor = _number_tensor(halves).view(torch.bfloat16)

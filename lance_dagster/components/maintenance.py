@@ -37,7 +37,7 @@ class CompactionModel(dg.Model, dg.Resolvable):
     max_source_bytes: int | None = Field(default=None, ge=1, description="Bytes of files rewritten in one run.")
 
     def policy(self) -> CompactionPolicy:
-        """The same for the asset factory."""
+        """Return the same for the asset factory."""
         return CompactionPolicy(**self.model_dump())
 
 
@@ -49,7 +49,7 @@ class DeletionModel(dg.Model, dg.Resolvable):
     )
 
     def policy(self) -> DeletionPolicy:
-        """The same for the asset factory."""
+        """Return the same for the asset factory."""
         return DeletionPolicy(**self.model_dump())
 
 
@@ -64,7 +64,7 @@ class CleanupModel(dg.Model, dg.Resolvable):
     keep_live_inputs: bool = Field(default=True, description="Keep versions that assets downstream were made from.")
 
     def policy(self) -> CleanupPolicy:
-        """The same for the asset factory."""
+        """Return the same for the asset factory."""
         return CleanupPolicy(
             older_than=timedelta(days=self.older_than_days),
             retain_versions=self.retain_versions,
@@ -83,7 +83,7 @@ class ExecutionModel(dg.Model, dg.Resolvable):
     num_threads: int = Field(default=1, ge=1, description="Groups of fragments rewritten at the same time.")
 
     def policy(self) -> ExecutionPolicy:
-        """The same for the asset factory."""
+        """Return the same for the asset factory."""
         return ExecutionPolicy(**self.model_dump())
 
 
@@ -100,7 +100,7 @@ class IndicesModel(dg.Model, dg.Resolvable):
     )
 
     def policy(self) -> IndexPolicy:
-        """The same for the asset factory."""
+        """Return the same for the asset factory."""
         return IndexPolicy(indices=self.columns, max_uncovered_fraction=self.max_uncovered_fraction)
 
 

@@ -56,7 +56,7 @@ class ChecksModel(dg.Model, dg.Resolvable):
     blocking: bool = Field(default=False, description="A failure stops what is downstream.")
 
     def rules(self) -> LanceChecks:
-        """The same as a value."""
+        """Return the same as a value."""
         given = self.model_dump(exclude={"blocking", "max_age_hours"})
         age = None if self.max_age_hours is None else timedelta(hours=self.max_age_hours)
         return LanceChecks(**given, max_age=age)
@@ -69,7 +69,7 @@ class FreshnessModel(dg.Model, dg.Resolvable):
     warn_after_hours: float | None = Field(default=None, gt=0, description="Older is a warning.")
 
     def policy(self) -> dg.FreshnessPolicy:
-        """The same for an asset."""
+        """Return the same for an asset."""
         warn = None if self.warn_after_hours is None else timedelta(hours=self.warn_after_hours)
         return dg.FreshnessPolicy.time_window(fail_window=timedelta(hours=self.fail_after_hours), warn_window=warn)
 

@@ -30,7 +30,7 @@ _HANDLERS = {
 
 
 def handler_for(type_: type, handlers: Sequence[TypeHandler] = ()) -> TypeHandler:
-    """The handler of a frame type.
+    """Return the handler of a frame type.
 
     Args:
         type_: Of the value, or of an annotation.

@@ -97,7 +97,7 @@ def _merge(frame: Any, request: WriteRequest) -> int:
 
 
 def _unique(frame: Any, keys: Sequence[str], uri: str) -> Any:
-    """The frame, checked for repeated keys while it is computed; null is no key."""
+    """Return the frame, checked for repeated keys while it is computed; null is no key."""
     columns = [F.col(_quoted(name)) for name in keys]
     is_repeated = F.count(F.lit(1)).over(Window.partitionBy(*columns)) > 1
     for column in columns:
@@ -125,7 +125,7 @@ def _quoted(name: str) -> str:
 
 
 def _columns(frame: Any, target: pa.Schema, *, fills: bool) -> list[Any]:
-    """The frame's columns in the table's order; where the whole table is replaced, those it lacks as nulls."""
+    """Return the frame's columns in the table's order; where the whole table is replaced, those it lacks as nulls."""
     present = set(frame.columns)
     columns: list[Any] = []
     for field in target:
@@ -137,7 +137,7 @@ def _columns(frame: Any, target: pa.Schema, *, fills: bool) -> list[Any]:
 
 
 def _in_partition(frame: Any, request: WriteRequest) -> Any:
-    """The frame, restricted to the run's partitions or checked while it is computed."""
+    """Return the frame, restricted to the run's partitions or checked while it is computed."""
     predicate = request.expected
     if predicate is None or request.out_of_partition == "allow":
         return frame

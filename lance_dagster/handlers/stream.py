@@ -29,7 +29,7 @@ def load_table(request: ReadRequest) -> pa.Table:
 
 
 def load_reader(request: ReadRequest) -> pa.RecordBatchReader:
-    """A stream; nothing is read before it is asked for."""
+    """Return a stream; nothing is read before it is asked for."""
     schema = projected(request)
     if request.is_empty or request.dataset is None:
         return pa.RecordBatchReader.from_batches(schema, [])
@@ -38,7 +38,7 @@ def load_reader(request: ReadRequest) -> pa.RecordBatchReader:
 
 
 def projected(request: ReadRequest) -> pa.Schema:
-    """The columns to hand out.
+    """Return the columns to hand out.
 
     Raises:
         InvalidInputError: Unknown columns.
@@ -154,7 +154,7 @@ def _column(batch: pa.RecordBatch, target: pa.Field) -> pa.Array:
 
 
 def storable(schema: pa.Schema) -> pa.Schema:
-    """The schema with types that a table can have: string and binary views become plain ones."""
+    """Return the schema with types that a table can have: string and binary views become plain ones."""
     return pa.schema([column.with_type(_storable(column.type)) for column in schema], metadata=schema.metadata)
 
 

@@ -222,7 +222,7 @@ def _table_assets(
 def _asset(
     key: dg.AssetKey, table: dg.AssetKey, work: Work, setting: Setting, *, options: Mapping[str, Any]
 ) -> dg.AssetsDefinition:
-    """An asset that does one kind of maintenance."""
+    """Return an asset that does one kind of maintenance."""
 
     def maintenance(context: dg.AssetExecutionContext, config: MaintenanceConfig) -> dg.MaterializeResult:
         metadata = run_work(context, table, work, setting, dry_run=config.dry_run)

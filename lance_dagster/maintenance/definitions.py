@@ -35,7 +35,7 @@ def build_maintenance_job(
     name: str = "lance_maintenance",
     executor_def: dg.ExecutorDefinition | None = dg.in_process_executor,
 ) -> AssetJob:
-    """A job that materializes exactly these maintenance assets.
+    """Return a job that materializes exactly these maintenance assets.
 
     Args:
         assets: From ``build_maintenance_assets``.
@@ -60,7 +60,7 @@ def build_maintenance_schedule(
     default_status: dg.DefaultScheduleStatus = dg.DefaultScheduleStatus.STOPPED,
     executor_def: dg.ExecutorDefinition | None = dg.in_process_executor,
 ) -> dg.ScheduleDefinition:
-    """A schedule that runs ``build_maintenance_job`` on a cron schedule.
+    """Return a schedule that runs ``build_maintenance_job`` on a cron schedule.
 
     Args:
         assets: From ``build_maintenance_assets``.

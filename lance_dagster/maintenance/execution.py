@@ -38,12 +38,12 @@ DEFAULT_EXECUTION = ExecutionPolicy()
 
 
 def spark_session(resource: Any) -> Any:
-    """The session behind a resource: ours, dagster-pyspark's, or the session itself."""
+    """Return the session behind a resource: ours, dagster-pyspark's, or the session itself."""
     return getattr(resource, "spark_session", resource)
 
 
 def planned_bytes(plan: lance_core.CompactionPlan) -> int:
-    """Bytes of the files that a plan rewrites."""
+    """Return bytes of the files that a plan rewrites."""
     return sum(
         file.file_size_bytes or 0 for task in plan.tasks for fragment in task.fragments for file in fragment.files
     )

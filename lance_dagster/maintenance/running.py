@@ -196,6 +196,6 @@ def _told(report: Report) -> dict[str, Any]:
 
 
 def _numbers(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float]:
-    """The table's numbers after the step, and as ``..._before`` those that were others before."""
+    """Return the table's numbers after the step, and as ``..._before`` those that were others before."""
     changed = {f"{key}_before": value for key, value in before.items() if after[key] != value}
     return {**after, **changed}

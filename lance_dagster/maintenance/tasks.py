@@ -218,7 +218,7 @@ def cleanup(policy: CleanupPolicy, *, now: Callable[[], datetime] = lambda: date
 
 
 def _foretold(would: Any, expired: Sequence[Tag]) -> dict[str, Any]:
-    """A preview of what clean-up would remove."""
+    """Return a preview of what clean-up would remove."""
     files = would.candidate_files
     lines = [f"| `{file.path}` | {file.kind} | {file.size_bytes:,} |" for file in files[:_SHOWN_FILES]]
     more = [f"| and {len(files) - _SHOWN_FILES:,} more | | |"] if len(files) > _SHOWN_FILES else []

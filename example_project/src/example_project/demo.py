@@ -92,7 +92,7 @@ def _project() -> dg.Definitions:
 
 
 def summary(maintained: Sequence[str], seconds: float) -> str:
-    """The report."""
+    """Return the report."""
     return f"""
 Maintenance after the months were loaded
 {maintained[0]}

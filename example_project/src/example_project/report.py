@@ -58,12 +58,12 @@ def read_state(uri: str) -> TableState:
 
 
 def read_states(root: str) -> dict[str, TableState]:
-    """The state of every table below a folder, by name."""
+    """Return the state of every table below a folder, by name."""
     return {path.stem: read_state(str(path)) for path in sorted(Path(root).glob("*.lance"))}
 
 
 def tables_text(states: Mapping[str, TableState]) -> str:
-    """All tables, one per line."""
+    """Return all tables, one per line."""
     header = ("table", "rows", "fragments", "size", "version", "versions kept", "tags", "files", "all files")
     return _columns(
         header,
@@ -106,7 +106,7 @@ def maintenance_text(before: Mapping[str, TableState], after: Mapping[str, Table
 
 
 def history_text(uri: str) -> str:
-    """The versions of one table, one per line: what made them, how many rows they have, their tags."""
+    """Return the versions of one table, one per line: what made them, how many rows they have, their tags."""
     table = lance_core.dataset(uri)
     tags = {tag["version"]: name for name, tag in table.tags.list().items()}
     header = ("version", "made by", "rows", "tag")

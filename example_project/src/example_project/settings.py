@@ -9,5 +9,5 @@ PROJECT = Path(__file__).parents[2]
 
 
 def lake() -> Path:
-    """The folder of all tables; `EXAMPLE_LAKE` moves it."""
+    """Return the folder of all tables; `EXAMPLE_LAKE` moves it."""
     return Path(os.environ.get("EXAMPLE_LAKE", PROJECT / ".lake")).absolute()

@@ -89,7 +89,7 @@ def measure(uri: str) -> Day:
 
 
 def simulate(root: str, days: int, *, maintained: bool) -> list[Day]:
-    """The days, one after another; each ends with maintenance or without."""
+    """Return the days, one after another; each ends with maintenance or without."""
     lance = LanceResource(root=root)
     upkeep = build_maintenance_definitions("sales", compaction=COMPACTION, deletions=DELETIONS, cleanup=CLEANUP)
     job = dg.Definitions.merge(upkeep, dg.Definitions(resources={"lance": lance})).resolve_job_def("lance_maintenance")

@@ -70,7 +70,7 @@ def _aligned_words(
 
 
 def compact(blocks: npt.NDArray[Any], counts: Int64s) -> npt.NDArray[Any]:
-    """The first ``counts[i]`` values of each block, end to end."""
+    """Return the first ``counts[i]`` values of each block, end to end."""
     flat = blocks.reshape(-1)
     short = np.flatnonzero(counts != BLOCK)
     if len(short) == 0:
@@ -110,7 +110,7 @@ def decode_inline_at(encoding: InlineBitpacking, chunks: Chunks, chunk_of: Int64
 
 @cache
 def _rows_of_values(bits: int) -> list[int]:
-    """The row that holds each value of a block, for words of so many bits."""
+    """Return the row that holds each value of a block, for words of so many bits."""
     rows = [0] * BLOCK
     for row in range(bits):
         rows[row_start(row) : row_start(row) + BLOCK // bits] = [row] * (BLOCK // bits)
@@ -146,7 +146,7 @@ def decode_inline_one(encoding: InlineBitpacking) -> Scalar | None:
 
 
 def _read_widths(bits: int, chunks: Chunks) -> Int64s:
-    """Each chunk's width; its packed words follow."""
+    """Return each chunk's width; its packed words follow."""
     dtype = word_dtype(bits)
     starts, sizes, counts = chunks.starts[0], chunks.sizes[0], chunks.counts
     if np.maximum.reduce(counts, initial=0) > BLOCK:
@@ -163,7 +163,7 @@ def _read_widths(bits: int, chunks: Chunks) -> Int64s:
 def _unpack_runs(
     memory_words: npt.NDArray[Any], firsts: Int64s, widths: Int64s, counts: Int64s
 ) -> npt.NDArray[Any] | None:
-    """The values of blocks, run by run to where they belong; None if runs are short.
+    """Return the values of blocks, run by run to where they belong; None if runs are short.
 
     A run has one width, and only its last block may not be full: what that leaves over is overwritten by the next run.
     """
@@ -289,7 +289,7 @@ def most_values(bits: int, width: int, size: int) -> int:
 
 
 def _checked_total(counts: Int64s) -> int:
-    """Number of values that no byte stands for, within reason."""
+    """Return number of values that no byte stands for, within reason."""
     total = int(counts.sum())
     if total > 1 << 31:
         raise CorruptDataError(f"{total} values packed to 0 bits")
@@ -391,7 +391,7 @@ def inline_widths(values: FixedValues) -> Int64s:
 
 
 def inline_bytes(values: FixedValues, widths: Int64s) -> int:
-    """Bytes that ``encode_inline`` writes."""
+    """Return bytes that ``encode_inline`` writes."""
     return int((widths * (BLOCK // 8) + values.data.dtype.itemsize).sum())
 
 
@@ -433,7 +433,7 @@ def _pack_widths(blocks: npt.NDArray[Any], widths: Int64s, memory_words: npt.NDA
 
 
 def out_of_line_bytes(counts: Int64s, bits: int, width: int) -> tuple[Int64s, npt.NDArray[np.bool_]]:
-    """Bytes of each sequence that ``encode_out_of_line`` writes, and whether its tail is packed."""
+    """Return bytes of each sequence that ``encode_out_of_line`` writes, and whether its tail is packed."""
     whole, tails = counts // BLOCK, counts % BLOCK
     packs_tail = width * (BLOCK - tails) < (bits - width) * tails
     sizes = (whole + packs_tail) * (width * (BLOCK // 8)) + np.where(packs_tail, 0, tails * (bits // 8))

@@ -31,7 +31,7 @@ _SAMPLE_BLOCK, _LARGE_SAMPLE_BLOCK = 128, 2048
 
 
 def to_arrow(values: FixedValues | VariableValues) -> pa.Array:
-    """Values as a binary or unsigned Arrow array, without copy."""
+    """Return values as a binary or unsigned Arrow array, without copy."""
     if isinstance(values, VariableValues):
         kind = pa.binary() if values.offsets.dtype.itemsize == 4 else pa.large_binary()
         buffers = [None, pa.py_buffer(values.offsets), pa.py_buffer(values.data)]
@@ -43,7 +43,7 @@ def to_arrow(values: FixedValues | VariableValues) -> pa.Array:
 
 
 def _from_arrow(array: pa.Array, like: FixedValues | VariableValues) -> FixedValues | VariableValues:
-    """The reverse of ``to_arrow``, for arrays that own their memory."""
+    """Return the reverse of ``to_arrow``, for arrays that own their memory."""
     buffers = array.buffers()
     if isinstance(like, VariableValues):
         offsets: npt.NDArray[Any] = np.frombuffer(buffers[1], like.offsets.dtype, len(array) + 1)
@@ -52,7 +52,7 @@ def _from_arrow(array: pa.Array, like: FixedValues | VariableValues) -> FixedVal
 
 
 def sample_positions(count: int, block: int = _SAMPLE_BLOCK) -> Int64s:
-    """Positions of up to 4096 values (or 32 times ``block``) in blocks spread over all of them."""
+    """Return positions of up to 4096 values (or 32 times ``block``) in blocks spread over all of them."""
     if count <= _SAMPLE_BLOCKS * block:
         return np.arange(count, dtype=np.int64)
     firsts = np.arange(_SAMPLE_BLOCKS, dtype=np.int64) * (count - block) // (_SAMPLE_BLOCKS - 1)
@@ -120,5 +120,5 @@ def build(
 
 
 def index_dtype(num_items: int) -> str:
-    """The narrowest words that number so many items."""
+    """Return the narrowest words that number so many items."""
     return "<u1" if num_items <= 1 << 8 else "<u2" if num_items <= 1 << 16 else "<u4"

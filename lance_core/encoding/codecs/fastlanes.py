@@ -87,13 +87,13 @@ def unpack_into(packed_words: npt.NDArray[Any], starts: Int64s, width: int, out:
 
 
 def _rows_of_words(packed_words: npt.NDArray[Any]) -> npt.NDArray[np.void]:
-    """The row that begins at each word."""
+    """Return the row that begins at each word."""
     size = packed_words.dtype.itemsize
     return np.ndarray((len(packed_words) - _ROW.itemsize // size + 1,), _ROW, packed_words.data, 0, (size,))
 
 
 def _packed_rows(packed_words: npt.NDArray[Any], starts: Int64s, width: int) -> npt.NDArray[Any]:
-    """The words of blocks of one width, shape (W, n, lanes), until the next ones are asked for."""
+    """Return the words of blocks of one width, shape (W, n, lanes), until the next ones are asked for."""
     size, lanes = packed_words.dtype.itemsize, _ROW.itemsize // packed_words.dtype.itemsize
     step = int(starts[1] - starts[0]) if len(starts) > 1 else 1
     if step > 0 and (starts[1:] - starts[:-1] == step).all():
@@ -147,7 +147,7 @@ def _unpack_at_once(packed: npt.NDArray[Any], width: int, out: npt.NDArray[Any])
 
 
 def _pick(rows: npt.NDArray[Any], layout: Int64s) -> npt.NDArray[Any]:
-    """Some rows of shape (m, n, lanes), all of which are there; many of them in Arrow's memory pool."""
+    """Return some rows of shape (m, n, lanes), all of which are there; many of them in Arrow's memory pool."""
     if len(layout) * rows.shape[1] <= _MAX_NUMPY_ROWS:
         return rows[layout]
     out = empty(len(layout) * rows[0].size, rows.dtype).reshape(len(layout), *rows.shape[1:])
@@ -215,7 +215,7 @@ def unpack_mixed(packed_words: npt.NDArray[Any], starts: Int64s, widths: Int64s,
 
 
 def _rows_of_values(bits: int) -> Int64s:
-    """Shape (1024,): the row that holds each value of a block."""
+    """Return shape (1024,): the row that holds each value of a block."""
     rows = np.empty(BLOCK, np.int64)
     for row in range(bits):
         rows[row_start(row) : row_start(row) + BLOCK // bits] = row
@@ -223,7 +223,7 @@ def _rows_of_values(bits: int) -> Int64s:
 
 
 def _values_of_rows(bits: int) -> Int64s:
-    """Shape (1024,): the values of a block in the order of rows."""
+    """Return shape (1024,): the values of a block in the order of rows."""
     return np.concatenate([np.arange(BLOCK // bits, dtype=np.int64) + row_start(row) for row in range(bits)])
 
 
@@ -286,7 +286,7 @@ def unpack_one(memory: memoryview, start: int, width: int, index: int, bits: int
 
 
 def _masks(widths: Int64s, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """Shape (n, 1): as many low bits set as each width says."""
+    """Return shape (n, 1): as many low bits set as each width says."""
     bits = dtype.itemsize * 8
     ones = np.full(len(widths), (1 << bits) - 1, dtype)
     return np.right_shift(ones, (bits - widths).astype(dtype))[:, None]  # numpy shifts by T to 0
@@ -383,7 +383,7 @@ class _Layout:
 
 @cache
 def _places_of_rows(bits: int, width: int) -> _Layout:
-    """The places for words of 8, 16, 32 or 64 bits and values of 1 bit to as many."""
+    """Return the places for words of 8, 16, 32 or 64 bits and values of 1 bit to as many."""
     word_indices, bit = np.divmod(np.arange(bits) * width, bits)
     shifts = bit.astype(f"<u{bits // 8}")[:, None, None]
     split = np.flatnonzero(bit + width > bits)

@@ -210,7 +210,7 @@ def _row_items(data: Bytes, bits: int) -> FixedValues:
 
 
 def _row_bits(data: Bytes, count: int) -> npt.NDArray[np.bool_]:
-    """The first ``count`` bits of each row."""
+    """Return the first ``count`` bits of each row."""
     if data.shape[1] * 8 < count:
         raise CorruptDataError(f"full-zip list value: {data.shape[1]} bytes for {count} bits")
     flags = np.unpackbits(np.ascontiguousarray(data), axis=1, count=count, bitorder="little")
@@ -233,7 +233,7 @@ def flatten(values: FixedListValues) -> tuple[list[FixedListValues], FixedValues
 
 
 def encoding_of(values: FixedListValues) -> FixedSizeList:
-    """The encoding that ``encode_chunks`` writes."""
+    """Return the encoding that ``encode_chunks`` writes."""
     levels, items = flatten(values)
     inner: Flat | FixedSizeList = Flat(flat.bits_of(items))
     for level in reversed(levels):

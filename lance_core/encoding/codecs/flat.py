@@ -34,7 +34,7 @@ WORD_BITS = (8, 16, 32, 64)
 
 
 def word_dtype(bits: int) -> np.dtype[Any]:
-    """The unsigned little-endian type of 8, 16, 32 or 64 bits.
+    """Return the unsigned little-endian type of 8, 16, 32 or 64 bits.
 
     Raises:
         CorruptDataError: No encoding of the format packs words of this width.

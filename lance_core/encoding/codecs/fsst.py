@@ -100,7 +100,7 @@ def decode(table: bytes, values: VariableValues) -> VariableValues:
 
 
 def _find_escapes(codes: Bytes, offsets: npt.NDArray[Any]) -> Int64s:
-    """Positions of the bytes that say that the next one stands for itself."""
+    """Return positions of the bytes that say that the next one stands for itself."""
     if len(codes) == 0 or int(codes.max()) < _ESCAPE:
         return np.empty(0, np.int64)
     literal_marks = np.flatnonzero(codes == _ESCAPE)
@@ -142,7 +142,7 @@ def _symbols(table: bytes) -> list[bytes] | None:
 
 @lru_cache(maxsize=_TABLES_KEPT)
 def _meanings(table: bytes, *, has_escapes: bool) -> _Meanings:
-    """The words of a table; escapes mean nothing, literals some byte."""
+    """Return the words of a table; escapes mean nothing, literals some byte."""
     symbols = _symbols(table) or []
     num_symbols = len(symbols)
     meanings = [*symbols, *[b"?"] * (_ESCAPE + 1 - num_symbols)]

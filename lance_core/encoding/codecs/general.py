@@ -58,7 +58,7 @@ _LZ4_HEAD, _ZSTD_HEAD = 4, 8
 
 
 def decompress_chunks(compression: Compression, chunks: Chunks) -> Chunks:
-    """The same chunks with their first value buffer uncompressed.
+    """Return the same chunks with their first value buffer uncompressed.
 
     Raises:
         CorruptDataError: Sizes or bytes that no compressor makes.
@@ -101,7 +101,7 @@ def decompress_one(compression: Compression, data: memoryview) -> memoryview:
 
 
 def decompress_values(compression: Compression, values: VariableValues) -> VariableValues:
-    """Values that were compressed one by one; empty ones stay empty.
+    """Return values that were compressed one by one; empty ones stay empty.
 
     Raises:
         CorruptDataError: Sizes or bytes that no compressor makes.
@@ -257,7 +257,7 @@ def _compressor(compression: Compression, level: int | None, largest: int) -> Co
 
 
 def stored_level(compression: Compression, level: int | None) -> int | None:
-    """The level that matters: LZ4 has none."""
+    """Return the level that matters: LZ4 has none."""
     return level if compression is Compression.ZSTD else None
 
 
@@ -274,7 +274,7 @@ def compress_block(compression: Compression, data: Bytes, level: int | None = No
 
 
 def compress_chunks(compression: Compression, chunks: Chunks, *, level: int | None = None) -> Chunks:
-    """The same chunks with their first value buffer compressed."""
+    """Return the same chunks with their first value buffer compressed."""
     data, bounds = _compress(compression, chunks.buffers[0], chunks.starts[0], chunks.sizes[0], level)
     return replace(
         chunks,
@@ -285,7 +285,7 @@ def compress_chunks(compression: Compression, chunks: Chunks, *, level: int | No
 
 
 def compress_values(compression: Compression, values: VariableValues, *, level: int | None = None) -> VariableValues:
-    """Values compressed one by one; empty ones stay empty."""
+    """Return values compressed one by one; empty ones stay empty."""
     offsets = values.offsets.astype(np.int64)
     sizes = np.diff(offsets)
     filled = np.flatnonzero(sizes)
@@ -318,7 +318,7 @@ def _compress(
 
 
 def _frames(memory: Bytes, starts: Int64s, sizes: Int64s, compress: Compress) -> list[bytes]:
-    """Each of some ranges, compressed."""
+    """Return each of some ranges, compressed."""
     ends = starts + sizes
     return [compress(memory[start:end]) for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
 

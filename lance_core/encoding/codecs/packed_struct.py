@@ -45,7 +45,7 @@ def fixed_rows(values: Values) -> Bytes | None:
 
 
 def encode_fixed(values: StructValues) -> tuple[tuple[int, ...], FixedValues] | None:
-    """Rows of structs whose fields are all plain values of whole bytes.
+    """Return rows of structs whose fields are all plain values of whole bytes.
 
     Returns:
         Bits of each field, and the rows; None for other structs.
@@ -59,7 +59,7 @@ def encode_fixed(values: StructValues) -> tuple[tuple[int, ...], FixedValues] | 
 
 
 def split_rows(rows: FixedValues, widths: Sequence[int]) -> list[FixedValues]:
-    """The fields of rows.
+    """Return the fields of rows.
 
     Args:
         rows: Structs as bytes.
@@ -79,7 +79,7 @@ def split_rows(rows: FixedValues, widths: Sequence[int]) -> list[FixedValues]:
 
 
 def encode_variable(values: StructValues) -> tuple[VariablePackedStruct, VariableValues]:
-    """Rows of structs with fields of any width but booleans and null items.
+    """Return rows of structs with fields of any width but booleans and null items.
 
     Raises:
         UnsupportedError: A field that cannot be packed.

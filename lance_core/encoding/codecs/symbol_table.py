@@ -68,7 +68,7 @@ def parse_table(table: bytes) -> list[bytes] | None:
 
 
 def encode_table(symbols: Sequence[bytes]) -> bytes:
-    """A table on disk; without symbols one that says that the data is not compressed."""
+    """Return a table on disk; without symbols one that says that the data is not compressed."""
     padded_symbols = b"".join(symbol.ljust(_SYMBOL_BYTES, b"\0") for symbol in symbols)
     head = bytes((len(symbols), 0, len(symbols), bool(symbols)))
     return (head + _MAGIC + padded_symbols + bytes(map(len, symbols))).ljust(TABLE_BYTES, b"\0")
@@ -132,7 +132,7 @@ class SymbolTable:
 
 
 def build(candidates: Sequence[bytes]) -> SymbolTable:
-    """A table of the first 255 candidates for which there is room."""
+    """Return a table of the first 255 candidates for which there is room."""
     symbols: list[bytes] = []
     pairs: npt.NDArray[np.uint16] = (np.arange(1 << 16) & 255 | LITERAL | 1 << _TOKEN_BITS).astype(np.uint16)
     slots = np.zeros(_SLOTS, np.uint16)
@@ -157,7 +157,7 @@ def build(candidates: Sequence[bytes]) -> SymbolTable:
 
 
 def _slot_of(symbol_words: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """The slot for the first three bytes of words."""
+    """Return the slot for the first three bytes of words."""
     slots = symbol_words & np.uint64(_PREFIX)
     slots *= np.uint64(_MIX)
     slots >>= np.uint64(_SHIFT)
@@ -166,7 +166,7 @@ def _slot_of(symbol_words: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
 
 
 def take_apart(table: SymbolTable, texts: Texts) -> tuple[npt.NDArray[np.uint16], Int64s]:
-    """The tokens of all pieces, end to end, and how many each piece has."""
+    """Return the tokens of all pieces, end to end, and how many each piece has."""
     tokens: list[npt.NDArray[np.uint16]] = []
     counts: list[Int64s] = []
     for low in range(0, len(texts.starts), _PIECES_AT_ONCE):

@@ -44,7 +44,7 @@ _LEAST_RUN = 4
 
 
 def offset_width(offset_bits: int) -> int:
-    """Bytes of an offset.
+    """Return bytes of an offset.
 
     Raises:
         CorruptDataError: Not 32 or 64 bits.

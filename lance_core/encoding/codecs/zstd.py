@@ -136,7 +136,7 @@ def _check(size: int, out: Bytes) -> None:
 
 
 def best_zstd() -> Zstd:
-    """The package where it is there, else Arrow."""
+    """Return the package where it is there, else Arrow."""
     try:
         return PackageZstd(importlib.import_module("zstandard"))
     except ImportError:

@@ -29,7 +29,7 @@ FIELD_BITS = (64, 64)
 
 
 def describe(layers: Layers, values: Values) -> Decoded:
-    """Positions and sizes of blobs, with the levels that stand in for those of nulls.
+    """Return positions and sizes of blobs, with the levels that stand in for those of nulls.
 
     Args:
         layers: Layers of the blobs, none of lists.
@@ -52,7 +52,7 @@ def describe(layers: Layers, values: Values) -> Decoded:
 
 
 def describing(levels: Levels, positions: Int64s, sizes: Int64s) -> FixedValues:
-    """The values of a page.
+    """Return the values of a page.
 
     Args:
         levels: Levels of the blobs, no lists.

@@ -19,12 +19,12 @@ _UNIT = 8
 
 
 def _header_bytes(level_chunks: list[Chunks], chunks: Chunks, options: PageOptions) -> list[int]:
-    """Bytes of the size of each buffer."""
+    """Return bytes of the size of each buffer."""
     return [2] * len(level_chunks) + [4 if options.has_large_chunks else 2] * len(chunks.buffers)
 
 
 def chunk_sizes(level_chunks: list[Chunks], chunks: Chunks, options: PageOptions) -> Int64s:
-    """Bytes of each chunk; arguments as in `assemble`."""
+    """Return bytes of each chunk; arguments as in `assemble`."""
     header = pad8(2 + sum(_header_bytes(level_chunks, chunks, options)))
     sizes = np.full(len(chunks.counts), header, np.int64)
     for chunks_of_level in level_chunks:
@@ -33,7 +33,7 @@ def chunk_sizes(level_chunks: list[Chunks], chunks: Chunks, options: PageOptions
 
 
 def assemble(bounds: Int64s, level_chunks: list[Chunks], chunks: Chunks, options: PageOptions) -> Bytes:
-    """The chunks end to end.
+    """Return the chunks end to end.
 
     Args:
         bounds: Shape (chunks + 1,): first level of each chunk, and the end.
@@ -75,7 +75,7 @@ def _is_even(source: Chunks) -> bool:
 
 
 def _join(header: Bytes, sources: list[Chunks]) -> Bytes:
-    """A header and a piece of each source, padded, for one chunk after the other."""
+    """Return a header and a piece of each source, padded, for one chunk after the other."""
     parts = [(header.reshape(-1), np.arange(len(header) + 1) * header.shape[1])]
     for source in sources:
         begin, sizes = int(source.starts[0, 0]), source.sizes[0]
@@ -119,5 +119,5 @@ def _is_regular(positions: Int64s) -> bool:
 
 
 def pad8(size: Any) -> Any:
-    """A size, or an array of sizes, in whole units."""
+    """Return a size, or an array of sizes, in whole units."""
     return (size + _UNIT - 1) // _UNIT * _UNIT

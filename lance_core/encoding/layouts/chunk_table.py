@@ -136,7 +136,7 @@ def level_bounds(levels: Levels, counts: Int64s) -> Int64s:
 
 
 def encode_repetition_index(rep: LevelArray, bounds: Int64s, new_row: int) -> Bytes:
-    """The repetition index.
+    """Return the repetition index.
 
     Args:
         rep: Repetition levels of the page.
@@ -155,7 +155,7 @@ def encode_repetition_index(rep: LevelArray, bounds: Int64s, new_row: int) -> By
 
 
 def page_tables(pages: Sequence[PageWords]) -> list[ChunkTable]:
-    """The chunks of pages, decoded for all of them at one go.
+    """Return the chunks of pages, decoded for all of them at one go.
 
     Args:
         pages: Alike in the size of their words, and in having lists or not.
@@ -207,7 +207,7 @@ def _decode_words(pages: Sequence[PageWords]) -> tuple[Int64s, Int64s, Int64s]:
 
 
 def _decode_repetition(pages: Sequence[PageWords], bounds: Int64s) -> tuple[Int64s, Mask]:
-    """Rows that start in each chunk, and which chunks begin with a preamble."""
+    """Return rows that start in each chunk, and which chunks begin with a preamble."""
     indexes = [page.index for page in pages if page.index is not None]
     _check_each(pages, "bytes of repetition index", [len(index_bytes) for index_bytes in indexes], 16 * np.diff(bounds))
     table = np.concatenate(indexes).view("<u8").reshape(-1, 2)
@@ -231,7 +231,7 @@ def _check_each(pages: Sequence[PageWords], what: str, expected: Sequence[int], 
 
 
 def join_tables(tables: Sequence[ChunkTable]) -> ChunkTable:
-    """The chunks of several pages, in the order of their rows."""
+    """Return the chunks of several pages, in the order of their rows."""
     if len(tables) == 1:
         return tables[0]
     preambles = [table.has_preamble for table in tables if table.has_preamble is not None]
@@ -242,7 +242,7 @@ def join_tables(tables: Sequence[ChunkTable]) -> ChunkTable:
 
 
 def select_rows(table: ChunkTable, rows: range | Int64s) -> ChunkSelection:
-    """The chunks that some rows need.
+    """Return the chunks that some rows need.
 
     Args:
         table: Chunks of all pages that hold the rows.
@@ -268,13 +268,13 @@ def select_rows(table: ChunkTable, rows: range | Int64s) -> ChunkSelection:
 
 
 def _last_chunk_of(table: ChunkTable, rows: Int64s, has_preamble: Mask) -> Int64s:
-    """The chunk in which each row ends."""
+    """Return the chunk in which each row ends."""
     following = table.first_rows.searchsorted(rows + 1, side="right") - 1
     return following - ((table.first_rows[following] == rows + 1) & ~has_preamble[following])
 
 
 def _union(first: Int64s, last: Int64s, num_chunks: int) -> Int64s:
-    """All chunks of the closed intervals [first, last], which ascend."""
+    """Return all chunks of the closed intervals [first, last], which ascend."""
     if first is last or (first == last).all():
         is_new = np.empty(len(first), np.bool_)
         is_new[0] = True

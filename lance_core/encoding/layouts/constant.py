@@ -110,7 +110,7 @@ def is_cheap(levels: Levels) -> bool:
 
 
 def _repeat(value: Bytes, kind: pa.DataType, count: int) -> Values:
-    """The value ``count`` times."""
+    """Return the value ``count`` times."""
     if offset_dtype(kind) is not None:
         return VariableValues(
             np.arange(count + 1, dtype=np.int64) * len(value), np.tile(value, count) if len(value) else value
@@ -150,7 +150,7 @@ def _repeat_frame(frame: Bytes, kind: pa.DataType, count: int) -> Values:
 
 
 def constant_value(values: Values, is_null: Mask | None) -> Bytes | None:
-    """The one value that all slots hold, or None if they differ or are of a kind that has no constant pages.
+    """Return the one value that all slots hold, or None if they differ or are of a kind that has no constant pages.
 
     Args:
         values: Values of a page.
@@ -180,7 +180,7 @@ def _constant_string(starts: Int64s, ends: Int64s, data: Bytes) -> Bytes | None:
 
 
 def encode_null(levels: Levels, options: PageOptions) -> EncodedPage:
-    """A page in which every value is null, or hidden behind null and empty lists."""
+    """Return a page in which every value is null, or hidden behind null and empty lists."""
     if levels.layers == (Layer.NULLABLE_ITEM,):
         return EncodedPage(layout=ConstantLayout(layers=levels.layers), buffers=[])
     if not options.has_large_chunks:
@@ -208,7 +208,7 @@ def _pack(levels: LevelArray | None) -> tuple[Encoding | None, Bytes]:
 
 
 def encode_single(levels: Levels, value: Bytes, kind: pa.DataType) -> EncodedPage:
-    """A page in which every value that is not null is ``value``."""
+    """Return a page in which every value that is not null is ``value``."""
     levels_buffers = [] if is_cheap(levels) else _raw(levels)
     dtype = offset_dtype(kind)
     if dtype is None and len(value) <= MAX_INLINE_BYTES:

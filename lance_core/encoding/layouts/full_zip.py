@@ -58,7 +58,7 @@ class Entries:
 
 
 def control_bytes(layout: FullZipLayout) -> int:
-    """Bytes of a control word."""
+    """Return bytes of a control word."""
     bits = layout.bits_rep + layout.bits_def
     return 0 if bits == 0 else 1 if bits <= 8 else 2 if bits <= 16 else 4
 
@@ -69,7 +69,7 @@ def has_index(layout: FullZipLayout) -> bool:
 
 
 def stride(layout: FullZipLayout) -> int:
-    """Bytes of each row in a page without index."""
+    """Return bytes of each row in a page without index."""
     return control_bytes(layout) + (layout.bits_per_value or 0) // 8
 
 
@@ -84,7 +84,7 @@ def is_alike(ours: FullZipLayout, theirs: FullZipLayout) -> bool:
 
 
 def index_width(index_size: int, num_rows: int) -> int:
-    """Bytes of a word of the repetition index.
+    """Return bytes of a word of the repetition index.
 
     Raises:
         CorruptDataError: The index does not fit the page.
@@ -96,7 +96,7 @@ def index_width(index_size: int, num_rows: int) -> int:
 
 
 def index_ranges(rows: range | Int64s, width: int) -> list[tuple[int, int]]:
-    """The parts of the repetition index that tell where some rows lie."""
+    """Return the parts of the repetition index that tell where some rows lie."""
     if isinstance(rows, range):
         return [(rows.start * width, (rows.stop + 1) * width)]
     if int(rows[-1]) - int(rows[0]) < 64 * len(rows):
@@ -197,7 +197,7 @@ def decode_rows(
 
 
 def _read_entries(layout: FullZipLayout, memory: Bytes, at: Int64s) -> Entries:
-    """The entries that begin at some positions."""
+    """Return the entries that begin at some positions."""
     skip = control_bytes(layout)
     if len(at) and int(at.max()) + skip > len(memory):
         raise CorruptDataError("an entry of a full-zip page reaches beyond its end")
@@ -227,7 +227,7 @@ def _read_lengths(layout: FullZipLayout, memory: Bytes, at: Int64s, has_value: M
 
 
 def _walk(layout: FullZipLayout, memory: Bytes, starts: Int64s, ends: Int64s) -> Entries:
-    """All entries of many rows: the k-th entry of all rows at once."""
+    """Return all entries of many rows: the k-th entry of all rows at once."""
     steps_of_walk: list[tuple[Int64s, Entries]] = []
     at, until = starts, ends
     while len(at):
@@ -247,7 +247,7 @@ def _walk(layout: FullZipLayout, memory: Bytes, starts: Int64s, ends: Int64s) ->
 
 
 def _walk_slowly(layout: FullZipLayout, memory: Bytes, starts: Int64s, ends: Int64s) -> Entries:
-    """All entries of few rows, one by one."""
+    """Return all entries of few rows, one by one."""
     skip, limit = control_bytes(layout), max_visible_def(layout.layers)
     mask, fixed = (1 << layout.bits_def) - 1, (layout.bits_per_value or 0) // 8
     width = (layout.bits_per_offset or 0) // 8
@@ -317,7 +317,7 @@ def encode(decoded: Decoded, options: PageOptions) -> EncodedPage:
 
 
 def _zippable(values: LeafValues | None, options: PageOptions) -> tuple[VariableValues | None, Bytes, Encoding]:
-    """Values of variable width, or rows of bytes (the other is none or empty), and how they are encoded."""
+    """Return values of variable width, or rows of bytes (the other is none or empty), and how they are encoded."""
     match values:
         case StructValues():
             encoding, strings = packed_struct.encode_variable(values)
@@ -331,7 +331,7 @@ def _zippable(values: LeafValues | None, options: PageOptions) -> tuple[Variable
 
 
 def _control_words(levels: Levels) -> Bytes | None:
-    """Shape (entries, bytes of a control word); None if there are no levels."""
+    """Return shape (entries, bytes of a control word); None if there are no levels."""
     rep, definition = levels.rep, levels.definition
     bits_def = _def_bits(levels)
     bits = bits_def + max_rep(levels.layers).bit_length()
@@ -350,7 +350,7 @@ def _def_bits(levels: Levels) -> int:
 
 
 def _fixed_rows(values: LeafValues | None) -> tuple[Bytes, Encoding]:
-    """Shape (n, bytes per value): validity bits of the items, then the items."""
+    """Return shape (n, bytes per value): validity bits of the items, then the items."""
     match values:
         case FixedValues(data):
             width = flat.bits_of(values) // 8
@@ -413,7 +413,7 @@ def _zip_strings(
 
 
 def _join(heads: Bytes, head_sizes: Int64s, data: Bytes, bounds: Int64s) -> Bytes:
-    """The first bytes of each head, followed by its part of the data."""
+    """Return the first bytes of each head, followed by its part of the data."""
     starts = np.arange(len(heads), dtype=np.int64) * heads.shape[1]
     packed = gather(heads.reshape(-1), starts, head_sizes)
     return join_ranges((packed, starts_of(head_sizes)), (data, bounds))[0][: len(packed) + int(bounds[-1])]

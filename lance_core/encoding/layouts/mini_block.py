@@ -168,7 +168,7 @@ def decode(
 
 
 def _decode_levels(run: ChunkRun, opened: OpenChunks) -> Levels:
-    """The levels of all chunks."""
+    """Return the levels of all chunks."""
     rep = None if opened.rep is None else _decode_one(run, lambda layout: layout.rep, opened.rep)
     definition = None
     if opened.definition is not None:
@@ -177,7 +177,7 @@ def _decode_levels(run: ChunkRun, opened: OpenChunks) -> Levels:
 
 
 def _pick(layout: MiniBlockLayout, chunks: Chunks, positions: Int64s) -> Values:
-    """Some of the values, if possible without decoding the others."""
+    """Return some of the values, if possible without decoding the others."""
     bounds = starts_of(chunks.counts)
     if len(positions) and int(np.maximum.reduce(positions)) >= bounds[-1]:
         raise CorruptDataError(f"value {int(positions.max())} is wanted of chunks that hold {int(bounds[-1])}")
@@ -273,7 +273,7 @@ def open_chunks(memory: Bytes, starts: Int64s, sizes: Int64s, counts: Int64s, la
 def _read_headers(
     memory: Bytes, starts: Int64s, sizes: Int64s, layout: MiniBlockLayout
 ) -> tuple[Int64s, Int64s, Int64s]:
-    """Levels per chunk, and position and size of each buffer: shape (buffers, chunks), levels first."""
+    """Return levels per chunk, and position and size of each buffer: shape (buffers, chunks), levels first."""
     num_short = (layout.rep is not None) + (layout.definition is not None)
     widths = [2] * num_short + [4 if layout.has_large_chunk else 2] * layout.num_buffers
     header_size = pad8(2 + sum(widths))
@@ -294,7 +294,7 @@ def _read_headers(
 
 
 def _decode_one(run: ChunkRun, what: Callable[[MiniBlockLayout], Encoding | None], chunks: Chunks) -> LevelArray:
-    """Levels of all chunks; neighbouring pages that encode them alike are decoded together."""
+    """Return levels of all chunks; neighbouring pages that encode them alike are decoded together."""
     encoding = run.shared(what)
     if encoding is not None:
         return registry.decode_level_chunks(encoding, chunks)
@@ -316,7 +316,7 @@ def _decode_one(run: ChunkRun, what: Callable[[MiniBlockLayout], Encoding | None
 
 
 def _join_levels(run: ChunkRun, rep: LevelArray | None, definition: LevelArray | None, num_levels: Int64s) -> Levels:
-    """Number the levels of all pages alike, and let a row that was cut off begin at its first level."""
+    """Return number the levels of all pages alike, and let a row that was cut off begin at its first level."""
     bounds = starts_of(num_levels)
     shared = run.shared(lambda layout: layout.layers)
     layers = merge_layers([layout.layers for layout in run.layouts]) if shared is None else shared

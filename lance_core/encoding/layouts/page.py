@@ -56,7 +56,7 @@ class EncodedPage:
 def to_arrow(
     decoded: Decoded, path: LeafPath, kind: pa.DataType, num_rows: int, shared: SharedLevels | None = None
 ) -> pa.Array:
-    """The leaf inside its ancestors.
+    """Return the leaf inside its ancestors.
 
     Args:
         decoded: Rows of the leaf.
@@ -90,7 +90,7 @@ def to_arrow(
 
 
 def cut(decoded: Decoded, rows: range) -> Decoded:
-    """Some consecutive entries of a leaf without lists."""
+    """Return some consecutive entries of a leaf without lists."""
     levels = decoded.levels
     if levels.rep is not None:
         raise UnsupportedError("lists around or in fixed-size lists of structs are not supported")
@@ -100,7 +100,7 @@ def cut(decoded: Decoded, rows: range) -> Decoded:
 
 
 def pick(array: pa.Array, rows: range | Int64s) -> pa.Array:
-    """Some rows of an array: a view for a range, a copy otherwise."""
+    """Return some rows of an array: a view for a range, a copy otherwise."""
     if isinstance(rows, range):
         return array if len(rows) == len(array) else array.slice(rows.start, len(rows))
     check_places(rows, len(array))

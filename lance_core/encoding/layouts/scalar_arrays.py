@@ -74,7 +74,7 @@ def maker(kind: pa.DataType) -> tuple[Shape, Make] | None:
 
 
 def _width(kind: pa.DataType) -> int | None:
-    """Bytes of a value; None if there is no such number."""
+    """Return bytes of a value; None if there is no such number."""
     if pa.types.is_nested(kind):
         return None
     try:

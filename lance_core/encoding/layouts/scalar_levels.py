@@ -147,7 +147,7 @@ def _unless_all(valid: list[bool] | None) -> list[bool] | None:
 def _unravel_list(
     layer: _Layer, rep: Sequence[int], definition: Sequence[int] | None
 ) -> tuple[ScalarSlots, list[int], list[int] | None]:
-    """The lists of a layer, and the levels of what is around it."""
+    """Return the lists of a layer, and the levels of what is around it."""
     starts = [at for at, level in enumerate(rep) if level]
     outer_rep = [rep[at] - 1 for at in starts]
     if definition is None:

@@ -86,7 +86,7 @@ class ListReader:
     def read(
         self, memory: memoryview, position: ListPlace, cache: dict[object, Any]
     ) -> tuple[list[int], list[int] | None, list[bytes]]:
-        """Levels and values of a row that lies in one chunk.
+        """Return levels and values of a row that lies in one chunk.
 
         Args:
             memory: Holds the chunk.
@@ -156,13 +156,13 @@ def list_reader(layout: MiniBlockLayout) -> ListReader | None:
 
 @lru_cache(maxsize=_MANY_KINDS)
 def _kind(rep: Encoding, definition: Encoding | None, layers: Layers) -> object:
-    """The same object for the same; comparing it costs nothing."""
+    """Return the same object for the same; comparing it costs nothing."""
     del rep, definition, layers  # what it stands for
     return object()
 
 
 def _separate(values: Values) -> list[bytes]:
-    """Each value by itself."""
+    """Return each value by itself."""
     match values:
         case VariableValues(offsets, data):
             whole, bounds = data.tobytes(), offsets.tolist()

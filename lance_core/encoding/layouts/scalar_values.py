@@ -65,7 +65,7 @@ class ScalarReader:
         return values, 0, len(values), count, memory, levels_at, level_size
 
     def read(self, opened: Opened, index: int) -> tuple[int, bytes]:
-        """The definition level (0 without) and the bytes of a value.
+        """Return the definition level (0 without) and the bytes of a value.
 
         Args:
             opened: The chunk.
@@ -98,7 +98,7 @@ def scalar_reader(layout: MiniBlockLayout) -> ScalarReader | None:
 
 
 def parts_of_chunk(header: Struct, memory: memoryview, start: int, size: int) -> tuple[int, list[tuple[int, int]]]:
-    """Number of levels of a chunk, and position and bytes of each of its parts, levels first.
+    """Return number of levels of a chunk, and position and bytes of each of its parts, levels first.
 
     Args:
         header: From `chunk_header`.
@@ -125,14 +125,14 @@ def parts_of_chunk(header: Struct, memory: memoryview, start: int, size: int) ->
 
 
 def chunk_header(layout: MiniBlockLayout) -> Struct:
-    """Number of levels, bytes of each buffer of levels, bytes of the values; padded to eight bytes."""
+    """Return number of levels, bytes of each buffer of levels, bytes of the values; padded to eight bytes."""
     num_levels = (layout.rep is not None) + (layout.definition is not None)
     fields = "<H" + "H" * num_levels + ("I" if layout.has_large_chunk else "H")
     return Struct(f"{fields}{-Struct(fields).size % 8}x")
 
 
 def look_up(items: Values, indices: Sequence[bytes]) -> list[bytes]:
-    """The items at little-endian places in a dictionary.
+    """Return the items at little-endian places in a dictionary.
 
     Raises:
         CorruptDataError: A place beyond the dictionary.

@@ -128,7 +128,7 @@ class _Frame:
         self._shift_of_block = np.repeat(self.shifts, num_blocks)
 
     def entries(self, positions: Int64s) -> Int64s:
-        """Shape (n,): which of all levels stands at a position."""
+        """Return shape (n,): which of all levels stands at a position."""
         return positions - self._shift_of_block[positions // BLOCK]
 
 
@@ -170,7 +170,7 @@ def _pick_levels(runs: Sequence[ListRun], opened: Sequence[OpenChunks]) -> list[
 
 
 def _together(levels: Sequence[Chunks | None]) -> Chunks:
-    """The levels of all runs, still encoded; their layouts, which are alike, tell that there are some."""
+    """Return the levels of all runs, still encoded; their layouts, which are alike, tell that there are some."""
     parts = [chunks for chunks in levels if chunks is not None]
     return replace(
         parts[0],
@@ -210,7 +210,7 @@ def _cuts(run: ListRun) -> Mask:
 
 
 def _repetition(layout: MiniBlockLayout, rep: Chunks, chunk_of: Int64s, index: Int64s, begins: Int64s) -> LevelArray:
-    """The repetition levels of some entries, among which rows begin as told."""
+    """Return the repetition levels of some entries, among which rows begin as told."""
     top = max_rep(layout.layers)
     if layout.rep is None or layout.rep == _ONE_BIT:
         levels = np.zeros(len(index), np.uint16)
@@ -223,7 +223,7 @@ def _repetition(layout: MiniBlockLayout, rep: Chunks, chunk_of: Int64s, index: I
 def _definition(
     encoding: Encoding, levels: Chunks, chunk_of: Int64s, index: Int64s, is_above: Mask | None
 ) -> LevelArray:
-    """The definition levels of some entries; all others are 0 if it is known which are above."""
+    """Return the definition levels of some entries; all others are 0 if it is known which are above."""
     if is_above is None:
         return registry.decode_levels_at(encoding, levels, chunk_of, index)
     definition = is_above.astype(np.uint16)

@@ -50,7 +50,7 @@ class Scattered:
 
 
 def find_scattered(grids: Sequence[Int64s], rows: Sequence[Int64s]) -> Scattered:
-    """The points of some rows.
+    """Return the points of some rows.
 
     Args:
         grids: For each page what the chunk table says of the chunk of each row, shape (5, n); see `ChunkTable.grid`.
@@ -91,17 +91,17 @@ def _is_inside(scattered: Scattered) -> bool:
 
 
 def decode_fixed_width(memory: Bytes, offsets: Int64s, layout: MiniBlockLayout) -> FixedValues:
-    """The words at some places of a memory; see `find_fixed_width`."""
+    """Return the words at some places of a memory; see `find_fixed_width`."""
     return FixedValues(gather_words(memory, offsets, f"<u{_word_width(layout)}"))
 
 
 def value_ranges(word_indices: Int64s, layout: MiniBlockLayout) -> ByteRanges:
-    """The bytes of words; see `find_fixed_width`."""
+    """Return the bytes of words; see `find_fixed_width`."""
     return ByteRanges(word_indices, word_indices + _word_width(layout))
 
 
 def _word_width(layout: MiniBlockLayout) -> int:
-    """Bytes of each value of chunks that hold nothing else; 0 if they do."""
+    """Return bytes of each value of chunks that hold nothing else; 0 if they do."""
     if layout.rep is not None or layout.definition is not None or layout.num_buffers != 1:
         return 0
     width = registry.value_bytes(layout.values)
@@ -109,7 +109,7 @@ def _word_width(layout: MiniBlockLayout) -> int:
 
 
 def find_all(grids: Sequence[Int64s]) -> Scattered:
-    """All values of some chunks of pages; see `find_scattered`."""
+    """Return all values of some chunks of pages; see `find_scattered`."""
     grid = grids[0] if len(grids) == 1 else np.concatenate(grids, axis=1)
     nothing = np.empty(0, np.int64)
     return Scattered(grid[:3], nothing, nothing)

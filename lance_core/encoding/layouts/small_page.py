@@ -304,14 +304,14 @@ def _stack(columns: Sequence[npt.NDArray[Any]], kind: np.dtype[Any]) -> npt.NDAr
 
 
 def _widths(blocks: npt.NDArray[Any]) -> list[list[int]]:
-    """The bits that each block of each column needs."""
+    """Return the bits that each block of each column needs."""
     per_column = blocks.shape[1]
     widths = [word.bit_length() for word in np.bitwise_or.reduce(blocks, axis=2).ravel().tolist()]
     return [widths[at : at + per_column] for at in range(0, len(widths), per_column)]
 
 
 def _pack(blocks: npt.NDArray[Any], widths: list[list[int]], columns: Sequence[int]) -> list[list[bytes]]:
-    """The chunks of some columns, each of one block: its width, and its packed values."""
+    """Return the chunks of some columns, each of one block: its width, and its packed values."""
     # The blocks of all columns that need the same width are packed together, then dealt out in the order of columns.
     flat_widths = [width for column in columns for width in widths[column]]
     some = (blocks if len(columns) == len(blocks) else blocks[columns]).reshape(-1, BLOCK)
@@ -373,7 +373,7 @@ def _layout_of(
     *,
     is_large: bool,
 ) -> tuple[MiniBlockLayout, bytes]:
-    """The layout of a page without levels, as value and as bytes."""
+    """Return the layout of a page without levels, as value and as bytes."""
     layout = MiniBlockLayout(
         rep=None,
         definition=None,
@@ -417,7 +417,7 @@ def _chunk_words(sizes: list[int], per_chunk: int, *, is_large: bool) -> bytes:
 
 
 def _encode_levels(levels: LevelArray | None, starts: list[int]) -> tuple[Encoding, list[_Buffer]] | None:
-    """Levels of each chunk, packed to one width if that saves bytes; a last block may be raw."""
+    """Return levels of each chunk, packed to one width if that saves bytes; a last block may be raw."""
     if levels is None:
         return None
     width = max(1, int(levels.max()).bit_length())

@@ -56,7 +56,7 @@ class SparseRows:
     indices: Int64s | None
 
     def join(self, values: LeafValues | None) -> Decoded:
-        """The rows with their values.
+        """Return the rows with their values.
 
         Args:
             values: Those that are needed; None if there are none.
@@ -72,7 +72,7 @@ class SparseRows:
 
 
 def value_buffers(layout: SparseLayout) -> range:
-    """The buffers of the page of values, behind that of the indices and in front of those of the layers."""
+    """Return the buffers of the page of values, behind that of the indices and in front of those of the layers."""
     first = int(layout.indices is not None and registry.has_bytes(layout.indices))
     if isinstance(layout.values, MiniBlockLayout):
         return range(first, first + 2 + (layout.values.dictionary is not None))
@@ -80,7 +80,7 @@ def value_buffers(layout: SparseLayout) -> range:
 
 
 def data_buffer(layout: SparseLayout) -> int:
-    """The buffer that holds the values, of which only a part may be needed."""
+    """Return the buffer that holds the values, of which only a part may be needed."""
     return value_buffers(layout)[isinstance(layout.values, MiniBlockLayout)]
 
 
@@ -168,14 +168,14 @@ def _pick(values: npt.NDArray[_Item], indices: range | Int64s) -> npt.NDArray[_I
 
 
 def _items(indices: npt.NDArray[Any], num_items: int) -> tuple[Int64s, Int64s]:
-    """The items that are needed, ascending, and for each index its place among them."""
+    """Return the items that are needed, ascending, and for each index its place among them."""
     if len(indices) and int(indices.max()) >= num_items:
         raise CorruptDataError(f"index {int(indices.max())} points beyond {num_items} values")
     return np.unique(indices.astype(np.int64), return_inverse=True)
 
 
 def _ranks(valid: Mask, slots: range | Int64s) -> range | Int64s:
-    """Positions of those of the wanted slots that are valid among all valid slots."""
+    """Return positions of those of the wanted slots that are valid among all valid slots."""
     if isinstance(slots, range):
         first = int(np.count_nonzero(valid[: slots.start]))
         return range(first, first + int(np.count_nonzero(valid[slots.start : slots.stop])))
@@ -183,7 +183,7 @@ def _ranks(valid: Mask, slots: range | Int64s) -> range | Int64s:
 
 
 def decode_levels(layers: Sequence[SparseLayer], buffers: Sequence[Bytes], num_rows: int) -> Levels:
-    """Levels of a whole page.
+    """Return levels of a whole page.
 
     Args:
         layers: From the outermost to the leaf.

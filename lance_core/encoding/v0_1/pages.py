@@ -48,7 +48,7 @@ class Pieces:
 
 
 def cut_rows(first_rows: Int64s, positions: Int64s, rows: Rows) -> Pieces:
-    """Rows of a field as runs of rows of its pages.
+    """Return rows of a field as runs of rows of its pages.
 
     Args:
         first_rows: Shape (pages + 1,): first row of each page, and the end.
@@ -75,7 +75,7 @@ def cut_rows(first_rows: Int64s, positions: Int64s, rows: Rows) -> Pieces:
 
 
 def read_values(pieces: Pieces, kind: pa.DataType, *, nullable: bool, limit: int) -> ReadPlan[pa.Array]:
-    """Values of some rows.
+    """Return values of some rows.
 
     Args:
         pieces: At least one row.
@@ -114,7 +114,7 @@ def read_spans(pieces: Pieces, *, is_large: bool, limit: int) -> ReadPlan[Spans]
 
 
 def row_bytes(kind: pa.DataType) -> float | None:
-    """Bytes of a row in a page of values; None for strings."""
+    """Return bytes of a row in a page of values; None for strings."""
     if pa.types.is_null(kind):
         return 0.0
     return None if offset_dtype(kind) is not None else _row_bits(kind) / 8
@@ -172,7 +172,7 @@ def _find(starts: Int64s, ends: Int64s, limit: int) -> ReadPlan[Any]:
 
 
 def _read_bits(pieces: Pieces, bits: int, limit: int) -> ReadPlan[pa.Buffer]:
-    """A bitmap of ``bits`` for each row; pages begin with whole bytes."""
+    """Return a bitmap of ``bits`` for each row; pages begin with whole bytes."""
     _check_size(pieces, bits // 8, limit)
     firsts, counts = pieces.rows * bits, pieces.counts * bits
     starts = pieces.positions + (firsts >> 3)

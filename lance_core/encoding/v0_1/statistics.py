@@ -131,7 +131,7 @@ def _string_bounds(array: pa.Array) -> tuple[bytes | None, bytes | None]:
 
 
 def _prefixes(values: VariableValues, *, is_text: bool) -> pa.Array:
-    """The first 64 bytes of each value; of text as many whole characters as fit."""
+    """Return the first 64 bytes of each value; of text as many whole characters as fit."""
     offsets = values.offsets.astype(np.int64)
     starts, ends = offsets[:-1], offsets[1:].copy()
     data: Bytes = np.ascontiguousarray(values.data)

@@ -48,7 +48,7 @@ _UNSIGNED = {8: pa.uint8(), 16: pa.uint16(), 32: pa.uint32(), 64: pa.uint64()}
 
 
 def read_array(encoding: ArrayEncoding, wanted: Wanted, kind: pa.DataType) -> ReadPlan[pa.Array]:
-    """Values of a page.
+    """Return values of a page.
 
     Args:
         encoding: How the page is encoded.
@@ -129,7 +129,7 @@ def _read_lists(encoding: FixedSizeList, wanted: Wanted, kind: pa.DataType) -> R
 
 
 def read_items(encoding: Dictionary, buffers: Buffers, kind: pa.DataType) -> ReadPlan[pa.Array]:
-    """All items of a page's dictionary."""
+    """Return all items of a page's dictionary."""
     item_kind = kind.value_type if pa.types.is_dictionary(kind) else kind
     if not encoding.num_items:
         return pa.nulls(0, item_kind)
@@ -137,7 +137,7 @@ def read_items(encoding: Dictionary, buffers: Buffers, kind: pa.DataType) -> Rea
 
 
 def read_dictionary(encoding: Dictionary, wanted: Wanted, kind: pa.DataType, items: pa.Array) -> ReadPlan[pa.Array]:
-    """Values of a page with a dictionary.
+    """Return values of a page with a dictionary.
 
     Args:
         encoding: How the page is encoded.
@@ -171,7 +171,7 @@ def _take_strings(items: pa.Array, indices: npt.NDArray[Any], kind: pa.DataType)
 
 
 def dictionary_array(kind: pa.DataType, indices: npt.NDArray[Any], items: pa.Array) -> pa.Array:
-    """A dictionary array; what points at a null item becomes null itself.
+    """Return a dictionary array; what points at a null item becomes null itself.
 
     Args:
         kind: Dictionary type.
@@ -199,7 +199,7 @@ def _beyond(items: pa.Array) -> CorruptDataError:
 def _without_nulls(
     items: pa.Array, indices: npt.NDArray[Any]
 ) -> tuple[pa.Array, npt.NDArray[Any], npt.NDArray[np.bool_]]:
-    """The items that are not null, indices into them, and which values point at one."""
+    """Return the items that are not null, indices into them, and which values point at one."""
     is_null = null_mask(items)
     assert is_null is not None  # noqa: S101 - asked for by the caller
     value_indices = np.cumsum(~is_null) - 1

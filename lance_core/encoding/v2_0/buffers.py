@@ -42,13 +42,13 @@ class Wanted:
         return len(self.rows) * self.per_row
 
     def numbers(self) -> Int64s:
-        """Shape (n,): which values of the page."""
+        """Return shape (n,): which values of the page."""
         starts = np.asarray(self.rows, np.int64) * self.per_row
         return starts if self.per_row == 1 else aranges(starts, np.full(len(starts), self.per_row))
 
 
 def read_words(wanted: Wanted, flat: Flat) -> ReadPlan[Bytes]:
-    """The bytes of values of whole bytes, end to end."""
+    """Return the bytes of values of whole bytes, end to end."""
     return read_rows(wanted.buffers, flat, wanted.rows, flat.bits // 8 * wanted.per_row)
 
 
@@ -89,7 +89,7 @@ def read_spans(buffers: Buffers, flat: Flat, starts: Int64s, sizes: Int64s) -> R
 
 
 def read_bits(wanted: Wanted, flat: Flat) -> ReadPlan[pa.Buffer]:
-    """A bitmap of the wanted values."""
+    """Return a bitmap of the wanted values."""
     if isinstance(wanted.rows, range):
         first = wanted.rows.start * wanted.per_row
         end = first + len(wanted)

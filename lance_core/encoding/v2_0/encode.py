@@ -118,7 +118,7 @@ def encode_packed(columns: Sequence[Bytes], page: PageBuffers) -> PackedStruct:
 
 
 def fixed_bytes(array: pa.Array) -> Bytes:
-    """Shape (n, width): the bytes of values of fixed width; whatever stands under nulls is kept."""
+    """Return shape (n, width): the bytes of values of fixed width; whatever stands under nulls is kept."""
     count = len(array)
     kind = array.type
     if pa.types.is_fixed_size_list(kind):
@@ -130,7 +130,7 @@ def fixed_bytes(array: pa.Array) -> Bytes:
 
 
 def _encode_plain(array: pa.Array, page: PageBuffers) -> ArrayEncoding:
-    """Values of fixed width; nulls are the caller's."""
+    """Return values of fixed width; nulls are the caller's."""
     kind = array.type
     if pa.types.is_fixed_size_list(kind):
         items = array.values.slice(array.offset * kind.list_size, len(array) * kind.list_size)
@@ -141,7 +141,7 @@ def _encode_plain(array: pa.Array, page: PageBuffers) -> ArrayEncoding:
 
 
 def _bits(bitmap: pa.Buffer | None, offset: int, length: int) -> Bytes:
-    """A bitmap that begins with its first bit and has no others."""
+    """Return a bitmap that begins with its first bit and has no others."""
     if bitmap is None or not length:
         return np.empty(0, np.uint8)
     if offset % 8 or length % 8:
@@ -168,7 +168,7 @@ def _encode_strings(array: pa.Array, page: PageBuffers) -> Binary | Fsst:
 
 
 def _index_strings(array: pa.Array, page: PageBuffers) -> Dictionary | None:
-    """A dictionary for few different strings; pylance 14.0.2 takes the items for text with 32-bit offsets."""
+    """Return a dictionary for few different strings; pylance 14.0.2 takes the items for text with 32-bit offsets."""
     if len(array) < _MIN_DICTIONARY_ROWS or array.type != pa.string():
         return None
     if len(array) > _SAMPLE_ROWS and len(array.slice(0, _SAMPLE_ROWS).dictionary_encode().dictionary) > _MAX_ITEMS:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def read_bitpacked(encoding: Bitpacked, wanted: Wanted) -> ReadPlan[Bytes]:
-    """Values from one stream of bits: the bytes of the unpacked ones.
+    """Return values from one stream of bits: the bytes of the unpacked ones.
 
     What lies between sparse rows is read and unpacked too; no writer of this encoding is known.
     """
@@ -42,7 +42,7 @@ def read_bitpacked(encoding: Bitpacked, wanted: Wanted) -> ReadPlan[Bytes]:
 
 
 def read_fast_lanes(encoding: FastLanes, wanted: Wanted) -> ReadPlan[Bytes]:
-    """Values from blocks of 1024: the bytes of the unpacked ones."""
+    """Return values from blocks of 1024: the bytes of the unpacked ones."""
     numbers = np.asarray(_numbers(wanted), np.int64)
     blocks, block_index = np.unique(numbers // fastlanes.BLOCK, return_inverse=True)
     dtype = np.dtype(f"<u{encoding.bits // 8}")
@@ -86,7 +86,7 @@ def read_packed_struct(encoding: PackedStruct, wanted: Wanted, kind: pa.DataType
 
 
 def byte_width(kind: pa.DataType) -> int:
-    """Bytes of a value.
+    """Return bytes of a value.
 
     Raises:
         UnsupportedError: Not whole bytes, or not always the same number.
@@ -108,7 +108,7 @@ def bit_width(kind: pa.DataType) -> int:
 
 
 def fixed_array(kind: pa.DataType, count: int, data: Bytes) -> pa.Array:
-    """Values of fixed width, none of which is null; ``data`` holds exactly them."""
+    """Return values of fixed width, none of which is null; ``data`` holds exactly them."""
     if pa.types.is_fixed_size_list(kind):
         items = fixed_array(kind.value_type, count * kind.list_size, data)
         return pa.Array.from_buffers(kind, count, [None], children=[items])

@@ -35,5 +35,5 @@ class Content(Protocol):
         ...
 
     def file_layout(self) -> FileLayout:
-        """The layout of the file."""
+        """Return the layout of the file."""
         ...

@@ -94,7 +94,7 @@ class Opener(Protocol):
 
 
 def open_field(field: Field, opener: Opener) -> _Node:
-    """A field and all below it.
+    """Return a field and all below it.
 
     Raises:
         UnsupportedError: A type that cannot be read; the message names it.

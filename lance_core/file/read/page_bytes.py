@@ -190,7 +190,7 @@ def _runs(pages: Ranges, most: int) -> Iterator[Ranges]:
 
 
 def _parts_of(start: int, end: int, pieces: list[tuple[int, pa.Buffer]]) -> tuple[Ranges, list[pa.Buffer]]:
-    """A range as ranges that lie in one buffer each, and these."""
+    """Return a range as ranges that lie in one buffer each, and these."""
     ranges: Ranges = []
     buffers: list[pa.Buffer] = []
     for begin, buffer in pieces:

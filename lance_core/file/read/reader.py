@@ -101,7 +101,7 @@ class DataFileReader:
             return self._content.file_layout()
 
     def global_buffer(self, number: int) -> bytes:
-        """The content of a global buffer; 0 is the file descriptor.
+        """Return the content of a global buffer; 0 is the file descriptor.
 
         Raises:
             InvalidInputError: There is no such buffer, or the file is of version 0.1, which has none.
@@ -344,7 +344,7 @@ class DataFileReader:
             ]
 
     def rows_of(self, projection: Schema, columns: Mapping[int, int], rows: Rows) -> Wanted:
-        """Rows that are to be read together with those of other files.
+        """Return rows that are to be read together with those of other files.
 
         Args:
             projection: Fields to read.
@@ -530,7 +530,7 @@ def _cuts(arrays: list[list[pa.Array]], num_rows: int) -> list[int]:
 
 
 def _slice(arrays: list[pa.Array], start: int, length: int) -> pa.Array:
-    """Some rows out of consecutive arrays; a copy only if they come from more than one."""
+    """Return some rows out of consecutive arrays; a copy only if they come from more than one."""
     if len(arrays) == 1:
         return settled(arrays[0] if len(arrays[0]) == length else arrays[0].slice(start, length))
     chunks = pa.chunked_array(arrays).slice(start, length).chunks

@@ -54,7 +54,7 @@ def can_be_joined(files: Sequence[Wanted]) -> bool:
 
 
 def take_joined(files: Sequence[Wanted]) -> list[pa.Array] | None:
-    """The rows of all files, one after the other.
+    """Return the rows of all files, one after the other.
 
     Args:
         files: Those of one version of the format, with the same fields; see `can_be_joined`.

@@ -88,7 +88,7 @@ class ContentLegacy:
         return self._schema, int(self._metadata.batch_offsets[-1])
 
     def column_numbers(self) -> dict[int, int]:
-        """Rows of the page table of the file's own fields, by field id."""
+        """Return rows of the page table of the file's own fields, by field id."""
         fields = [field for _, field in fields_with_columns(self.descriptor()[0], inner=True, packed=False)]
         first = min((field.id for field in fields), default=0)
         return {field.id: field.id - first for field in fields}
@@ -147,7 +147,7 @@ class ContentLegacy:
         return _Opener(self._file, tables, stored, self._limit)
 
     def _read_tables(self, numbers: Iterable[int]) -> dict[int, Int64s]:
-        """Rows of the page table, by number."""
+        """Return rows of the page table, by number."""
         missing = sorted(set(numbers) - self._tables.keys())
         ranges = [self._metadata.table_range(number) for number in missing]
         if any(not 0 <= start <= end <= self._limit for start, end in ranges):
@@ -205,7 +205,7 @@ class ContentLegacy:
         return BatchStatistics(null_count=null_count.to_numpy(), minimum=minimum, maximum=maximum)
 
     def _message(self, position: int) -> bytes:
-        """A message with its size in front."""
+        """Return a message with its size in front."""
         start = position + SIZE_BYTES
         size = decode_size(self._file.fetch([(position, start)])[0].to_pybytes())
         if start + size > self._file.size:
@@ -318,7 +318,7 @@ class _Opener:
         return _Pages(np.ascontiguousarray(self.tables[field.id][:, 0]), self._rows(field), self.limit)
 
     def _rows(self, field: Field) -> Int64s:
-        """Shape (batches + 1,): first row of each page, and the end; a struct has as many as what is in it."""
+        """Return shape (batches + 1,): first row of each page, and the end; a struct has as many as what is in it."""
         while field.logical_type == "struct" and field.children:
             field = field.children[0]
         if field.id not in self.tables:
@@ -327,7 +327,7 @@ class _Opener:
         return starts_of(np.maximum(lengths - 1, 0) if field.logical_type in LIST_TYPES else lengths)
 
     def items(self, field: Field, kind: pa.DataType) -> pa.Array:
-        """The dictionary of a field; the projection's own one lies in the manifest, not in this file."""
+        """Return the dictionary of a field; the projection's own one lies in the manifest, not in this file."""
         stored = self.stored.get(field.id)
         position, length = (-1, 0) if stored is None or stored.dictionary is None else stored.dictionary
         if not 0 <= position <= self.limit or length < 0:
@@ -338,5 +338,5 @@ class _Opener:
 
 
 def _page(position: int, num_rows: int) -> Pieces:
-    """All rows of a page that stands alone."""
+    """Return all rows of a page that stands alone."""
     return cut_rows(np.array([0, num_rows]), np.array([position]), range(num_rows))

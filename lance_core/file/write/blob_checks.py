@@ -21,7 +21,7 @@ _PART_BYTES = 1 << 25
 
 
 def blob_sums(file: FileBytes, *, path: str) -> BlobSums | None:
-    """The checksums that a data file has of its blob files; None if it has none.
+    """Return the checksums that a data file has of its blob files; None if it has none.
 
     Args:
         file: The data file.

@@ -42,7 +42,7 @@ class FieldWriter(Protocol):
         ...
 
     def finish(self) -> list[bytes]:
-        """The metadata of each column."""
+        """Return the metadata of each column."""
         ...
 
 
@@ -102,7 +102,7 @@ def fit_arrays(batch: pa.RecordBatch, schema: pa.Schema) -> list[pa.Array]:
 
 
 def _conform(array: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
-    """An array in the schema's type.
+    """Return an array in the schema's type.
 
     Raises:
         InvalidInputError: It is of another type.

@@ -104,7 +104,7 @@ def copy_pages(sources: Sequence[PageSource], writer: DataFileWriter, *, max_byt
 
 
 def read_pages(source: PageSource) -> Bytes:
-    """All bytes of a file up to the end of its pages, held against their checksums.
+    """Return all bytes of a file up to the end of its pages, held against their checksums.
 
     Raises:
         CorruptDataError: They are not what was written.

@@ -100,7 +100,7 @@ def merge_pages(
 
 
 def _join(sources: Sequence[PageSource], schema: Schema) -> tuple[FileBytes, list[Column]]:
-    """The bytes of all files in one memory, and their columns there."""
+    """Return the bytes of all files in one memory, and their columns there."""
     sizes = [-(-source.data_end // PAGE_ALIGNMENT) * PAGE_ALIGNMENT for source in sources]
     bases = starts_of(np.array(sizes, np.int64)).tolist()
     memory: Bytes = empty(bases[-1], np.uint8)
@@ -111,7 +111,7 @@ def _join(sources: Sequence[PageSource], schema: Schema) -> tuple[FileBytes, lis
 
 
 def _column(field: Field, number: int, sources: Sequence[PageSource], bases: Sequence[int]) -> Column:
-    """A column of all files."""
+    """Return a column of all files."""
     (path,) = leaf_paths(field)
     is_json = field.logical_type == JSON
     pages = tuple(
@@ -184,7 +184,7 @@ class _Merge:
         return sum(size for page in self.column.pages for _, size in page.buffers) / max(1, self.column.num_rows)
 
     def _step(self) -> int:
-        """Rows that are decoded together."""
+        """Return rows that are decoded together."""
         kind = self.column.kind
         vectors = rows_of_vectors(kind) if self.page_bytes == PAGE_BYTES else None
         if vectors is not None:
@@ -230,7 +230,7 @@ class _Merge:
 
 
 def _num_bytes(part: pa.Array | DictionaryEncoded) -> int:
-    """Bytes of values as an Arrow array; guessed for places in dictionaries."""
+    """Return bytes of values as an Arrow array; guessed for places in dictionaries."""
     if isinstance(part, DictionaryEncoded):
         return part.items.nbytes * len(part) // max(1, len(part.items))
     return part.nbytes

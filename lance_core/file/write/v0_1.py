@@ -276,7 +276,7 @@ class DataFileWriterV01:
         )
 
     def _next_group(self) -> int:
-        """Rows of the next row group."""
+        """Return rows of the next row group."""
         while self._group_ends and self._group_ends[0] <= self._batch_offsets[-1]:
             self._group_ends.popleft()
         return self._group_ends[0] - self._batch_offsets[-1] if self._group_ends else self._rows_per_group
@@ -378,7 +378,7 @@ def _nodes(schema: Schema) -> list[_Node]:
 
 
 def _node(field: Field, *, keeps_statistics: bool) -> _Node:
-    """A field and all below it; nothing below a list has statistics."""
+    """Return a field and all below it; nothing below a list has statistics."""
     text = field.logical_type
     if field.is_blob:
         raise UnsupportedError(
@@ -398,7 +398,7 @@ def _node(field: Field, *, keeps_statistics: bool) -> _Node:
 
 
 def _below(field: Field, child: Field) -> Field:
-    """A child that errors call by its path; nothing else here looks at names."""
+    """Return a child that errors call by its path; nothing else here looks at names."""
     return replace(child, name=f"{field.name}.{child.name}")
 
 

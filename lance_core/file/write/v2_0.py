@@ -66,7 +66,7 @@ class FieldWriterV20:
         self._node.write(array, put)
 
     def finish(self) -> list[bytes]:
-        """The metadata of each column."""
+        """Return the metadata of each column."""
         return list(self._node.finish())
 
 
@@ -226,7 +226,7 @@ _Node: TypeAlias = _Leaf | _List | _Struct | _Packed | _Blob
 
 
 def _node(field: Field) -> _Node:
-    """A field and all below it."""
+    """Return a field and all below it."""
     text = field.logical_type
     kind = field.to_arrow().type
     column = _Column(field)
@@ -252,7 +252,7 @@ def _node(field: Field) -> _Node:
 
 
 def _below(field: Field, child: Field) -> Field:
-    """A child that errors call by its path; nothing else here looks at names."""
+    """Return a child that errors call by its path; nothing else here looks at names."""
     return replace(child, name=f"{field.name}.{child.name}")
 
 

@@ -108,5 +108,5 @@ class FieldWriterV21:
         return encode_shredded(path, levels, place_blobs(path.leaf, blobs, put, self._blobs), len(array), options)
 
     def finish(self) -> list[bytes]:
-        """The metadata of each leaf's column."""
+        """Return the metadata of each leaf's column."""
         return [encode_column(pages) for pages in self._pages]
