@@ -170,9 +170,16 @@ def readable(metadata: Mapping[str, Any]) -> dict[str, Any]:
     """Put what people look for first, and what they rarely need into one entry, ``lance/details``, with units."""
     rare = {key: value for key, value in metadata.items() if _is_rare(key)}
     first = {key: metadata[key] for key in _FIRST if key in metadata}
-    others = {key: value for key, value in metadata.items() if key not in first and key not in rare}
+    others = {
+        key: metadata[key] for key in sorted(metadata, key=_is_of_dagster) if key not in first and key not in rare
+    }
     details = {_DETAILS: dg.MetadataValue.md(_table_of(rare))} if rare else {}
     return {**first, **others, **details}
+
+
+def _is_of_dagster(key: str) -> bool:
+    """Return whether the UI has a place of its own for a key; in the table of metadata it only takes room."""
+    return key.startswith("dagster/")
 
 
 def _is_rare(key: str) -> bool:

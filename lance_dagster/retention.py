@@ -17,7 +17,7 @@ from lance_dagster import _compat
 from lance_dagster.located import lance_of
 from lance_dagster.metadata import storage_metadata
 from lance_dagster.partitions import TablePartitions
-from lance_dagster.units import age_text
+from lance_dagster.units import age_text, count_text
 
 if TYPE_CHECKING:
     from lance_dagster.resource import LanceResource
@@ -180,14 +180,14 @@ def _delete(
     metadata: dict[str, Any] = {"lance/rows_deleted": rows, "lance/partitions": dg.MetadataValue.json(list(keys))}
     metadata |= storage_metadata(key, dataset.uri)
     if rows == 0 or dry_run:
-        reason = f"dry run: {rows:,} rows would be deleted" if rows else "no rows to delete"
+        reason = f"dry run: {count_text(rows, 'row')} would be deleted" if rows else "no rows to delete"
         context.log.info("%s: %s, partitions %s.", key.to_user_string(), reason, shown or "none")
         return {**metadata, "lance/skipped": True, "lance/reason": reason}
     dataset = lance.writable(key)
     dataset.delete(where, transaction_properties={"dagster/run_id": context.run.run_id, "lance/wiped": shown})
     context.log.info(
-        "Deleted %s rows of the partitions %s of %s: version %d.",
-        f"{rows:,}",
+        "Deleted %s of the partitions %s of %s: version %d.",
+        count_text(rows, "row"),
         shown,
         key.to_user_string(),
         dataset.version,

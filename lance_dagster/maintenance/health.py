@@ -93,7 +93,9 @@ def what_rewriting_needs(
     if deletions is not None:
         heavy = num_fragments(plan_materialization(dataset, deletions))
         if heavy:
-            needs["materialize_deletions"] = f"{heavy} fragments have more than {deletions.threshold:.0%} deleted rows"
+            verb = "has" if heavy == 1 else "have"
+            limit = f"{deletions.threshold:.0%}"
+            needs["materialize_deletions"] = f"{count_text(heavy, 'fragment')} {verb} more than {limit} deleted rows"
     reason = None if indices is None else what_indices_need(dataset, indices)
     if reason is not None:
         needs[INDICES] = reason

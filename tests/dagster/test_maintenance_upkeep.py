@@ -182,7 +182,7 @@ def test_health_says_what_needs_maintenance_and_why(root, instance, table):
     assert metadata["lance/needs"] == {
         "events": {
             "compaction": "5 small fragments can be merged",
-            "materialize_deletions": "1 fragments have more than 10% deleted rows",
+            "materialize_deletions": "1 fragment has more than 10% deleted rows",
             "cleanup": "4 of 6 versions are older than 0 days",
         }
     }
