@@ -18,7 +18,7 @@ from lance_core.format.inverted_index import METADATA_FILE, TYPE_URL, VERSION, d
 from lance_core.index.cache import BoundedCache
 from lance_core.index.external_sort import MEMORY_OPTION
 from lance_core.index.inverted_partition import Partition
-from lance_core.index.text.analyzer import Analyzer
+from lance_core.index.text.analyzer import Analyzer, is_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -131,8 +131,8 @@ class InvertedKind:
         return {MEMORY_OPTION: memory, **_values_of(_text_options_of(given))}
 
     def takes(self, kind: pa.DataType) -> bool:
-        """Return whether values are texts."""
-        return pa.types.is_string(kind) or pa.types.is_large_string(kind)
+        """Return whether values are texts, or lists of texts."""
+        return is_text(kind)
 
     def open(self, files: SegmentFiles, column: IndexedColumn) -> Segment:
         """Return a segment; nothing is read yet."""

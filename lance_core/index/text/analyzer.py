@@ -85,7 +85,8 @@ class Analyzer:
         ]
 
     def batches(self, texts: pa.Array) -> Iterator[tuple[int, Tokens]]:
-        """Return the words of some texts at a time, with the number of the first text."""
+        """Return the words of some texts at a time, with the number of the first text; lists count as one text."""
+        texts = _joined(texts)
         for start, end in _pieces(texts):
             yield start, self.batch(texts.slice(start, end - start))
 
@@ -156,6 +157,32 @@ def _stemmer(language: str) -> Callable[[str], str]:
     from snowballstemmer import stemmer  # noqa: PLC0415 rarely needed
 
     return stemmer(language.lower()).stemWord
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Return whether values of a type are texts, or lists of texts."""
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        kind = kind.value_type
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
+
+
+def _joined(texts: pa.Array) -> pa.Array:
+    """Return lists of texts as texts, as in pylance: items with a space between them.
+
+    Null items are left out, and so are empty ones at the begin of a list. Null is an empty text.
+    """
+    if not pa.types.is_nested(texts.type):
+        return texts
+    items = pc.list_flatten(texts)
+    lengths = np.asarray(pc.fill_null(pc.list_value_length(texts), 0), np.int64)
+    ends = np.cumsum(lengths)
+    counts = np.zeros(len(items) + 1, np.int64)
+    np.cumsum(np.asarray(pc.fill_null(pc.binary_length(items), 0)) > 0, out=counts[1:])
+    is_kept = np.asarray(items.is_valid()) & (counts[1:] > np.repeat(counts[ends - lengths], lengths))
+    before = np.concatenate([[0], np.cumsum(is_kept)])
+    offsets = pa.array(before[np.concatenate([[0], ends])].astype(np.int32))
+    lists = pa.ListArray.from_arrays(offsets, items.filter(pa.array(is_kept)))
+    return pc.binary_join(lists, pa.scalar(" ", items.type))
 
 
 def _pieces(texts: pa.Array) -> Iterator[tuple[int, int]]:
