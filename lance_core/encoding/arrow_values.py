@@ -69,7 +69,7 @@ def mask_array(mask: Mask) -> pa.BooleanArray:
 
 
 def null_mask(array: pa.Array) -> Mask | None:
-    """Return shape (n,), True where an array is null; None if nothing is."""
+    """Return an array of shape (n,), True where an array is null; None if nothing is."""
     if not array.null_count:
         return None
     if pa.types.is_null(array.type):

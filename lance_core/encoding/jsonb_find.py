@@ -108,6 +108,8 @@ def _hits(level: Level, memory: Bytes, step: Step) -> Int64s:
 def _documents(memory: Bytes, num_rows: int, *elements: Int64s) -> pa.Array:
     """Return elements as documents of their own: arrays and objects as they are, others behind a header."""
     rows, starts, sizes, types = elements
+    # The size of each document is known before, and with it where each begins: headers and contents of all rows are
+    # then written by one assignment each. Rows without an element keep a length of 0 and are null.
     is_alone = types != CONTAINER
     all_lengths = np.zeros(num_rows, np.int64)
     all_lengths[rows] = sizes + 8 * is_alone

@@ -77,7 +77,7 @@ class Scratch(threading.local):
 
 
 def starts_of(sizes: Int64s | Bytes | npt.NDArray[np.bool_]) -> Int64s:
-    """Return shape (n + 1,): where each of n adjoining ranges starts, and where the last one ends."""
+    """Return an array of shape (n + 1,): where each of n adjoining ranges starts, and where the last one ends."""
     if len(sizes) >= _MANY_RANGES:
         out: Int64s = empty(len(sizes) + 1, np.int64)
         out[0] = 0

@@ -127,7 +127,7 @@ def _either(mask: Mask | None, other: Mask | None) -> Mask | None:
 
 
 def _list_offsets(array: pa.Array) -> npt.NDArray[Any]:
-    """Return shape (n + 1,): positions in the child array."""
+    """Return an array of shape (n + 1,): positions in the child array."""
     if not len(array):
         return np.zeros(1, np.int64)
     dtype = np.int64 if pa.types.is_large_list(array.type) else np.int32

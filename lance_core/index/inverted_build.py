@@ -208,6 +208,8 @@ class InvertedBuilder:
 
 def _merged(runs: list[_Run], ranks: Int64s, renumbered: Int64s) -> _Run:
     """Return all pairs in order."""
+    # Word and document share one number, word first, so that one sort brings pairs into order. The positions of a pair
+    # stay together: each moves by as much as the first of its pair.
     empty = np.empty(0, np.int64)
     tokens = np.concatenate([empty, *(ranks[run.tokens] for run in runs)])
     documents = np.concatenate([empty, *(renumbered[run.documents] for run in runs)])

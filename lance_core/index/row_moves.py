@@ -157,6 +157,8 @@ class RowMoves:
 
     def _ranges(self, starts: Int64s, ends: Int64s, codes: npt.NDArray[np.uint8], elsewhere: int) -> RowAnswer:
         """Return ranges of rows of old fragments, each in one of them, at their new addresses."""
+        # Live rows are numbered through in the order of the old fragments, without deleted ones: ranges stay ranges
+        # there. They are cut where new fragments begin, since only inside of one do addresses follow each other.
         shift = self._to_position[self._owners.of(starts)]
         lows = starts + shift - np.searchsorted(self._deleted, starts)
         highs = ends + shift - np.searchsorted(self._deleted, ends)

@@ -110,6 +110,8 @@ def moved_runs(starts: Int64s, ends: Int64s, relocate: Relocation) -> tuple[Int6
 
 
 def _runs(begins: Int64s, lengths: Int64s, relocate: Relocation) -> Iterator[tuple[Int64s, Int64s, Int64s]]:
+    # All rows of some zones are numbered through and relocated at once. A run of new addresses ends where the next one
+    # is not larger by 1, or belongs to another zone; deleted rows (negative addresses) are left out first.
     edges = np.searchsorted(np.cumsum(lengths), np.arange(_BATCH_ROWS, lengths.sum() + _BATCH_ROWS, _BATCH_ROWS))
     cuts = np.unique(np.concatenate([[0], np.minimum(edges + 1, len(lengths))])).tolist()
     for low, high in pairwise(cuts):

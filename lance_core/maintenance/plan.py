@@ -184,7 +184,7 @@ def _bins(manifest: Manifest, options: CompactionOptions) -> Iterator[list[int]]
 
 
 def _is_of_other_version(manifest: Manifest, wanted: str | None) -> npt.NDArray[np.bool_]:
-    """Return shape (fragments,): which fragments have files of another version than is wanted."""
+    """Return an array of shape (fragments,): which fragments have files of another version than is wanted."""
     if wanted is None:
         return np.zeros(len(manifest.fragments), np.bool_)
     return np.array(

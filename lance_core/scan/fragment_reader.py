@@ -335,7 +335,7 @@ class FragmentReaders:
 
     @once
     def ends(self) -> npt.NDArray[np.int64]:
-        """Return shape (fragments,): live rows up to the end of each."""
+        """Return an array of shape (fragments,): live rows up to the end of each."""
         return np.cumsum(self.fragments.num_rows)
 
     def __getitem__(self, number: int) -> FragmentReader:

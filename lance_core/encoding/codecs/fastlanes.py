@@ -215,7 +215,7 @@ def unpack_mixed(packed_words: npt.NDArray[Any], starts: Int64s, widths: Int64s,
 
 
 def _rows_of_values(bits: int) -> Int64s:
-    """Return shape (1024,): the row that holds each value of a block."""
+    """Return an array of shape (1024,): the row that holds each value of a block."""
     rows = np.empty(BLOCK, np.int64)
     for row in range(bits):
         rows[row_start(row) : row_start(row) + BLOCK // bits] = row
@@ -223,7 +223,7 @@ def _rows_of_values(bits: int) -> Int64s:
 
 
 def _values_of_rows(bits: int) -> Int64s:
-    """Return shape (1024,): the values of a block in the order of rows."""
+    """Return an array of shape (1024,): the values of a block in the order of rows."""
     return np.concatenate([np.arange(BLOCK // bits, dtype=np.int64) + row_start(row) for row in range(bits)])
 
 
@@ -286,7 +286,7 @@ def unpack_one(memory: memoryview, start: int, width: int, index: int, bits: int
 
 
 def _masks(widths: Int64s, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """Return shape (n, 1): as many low bits set as each width says."""
+    """Return an array of shape (n, 1): as many low bits set as each width says."""
     bits = dtype.itemsize * 8
     ones = np.full(len(widths), (1 << bits) - 1, dtype)
     return np.right_shift(ones, (bits - widths).astype(dtype))[:, None]  # numpy shifts by T to 0

@@ -331,7 +331,7 @@ def _zippable(values: LeafValues | None, options: PageOptions) -> tuple[Variable
 
 
 def _control_words(levels: Levels) -> Bytes | None:
-    """Return shape (entries, bytes of a control word); None if there are no levels."""
+    """Return an array of shape (entries, bytes of a control word); None if there are no levels."""
     rep, definition = levels.rep, levels.definition
     bits_def = _def_bits(levels)
     bits = bits_def + max_rep(levels.layers).bit_length()
@@ -350,7 +350,7 @@ def _def_bits(levels: Levels) -> int:
 
 
 def _fixed_rows(values: LeafValues | None) -> tuple[Bytes, Encoding]:
-    """Return shape (n, bytes per value): validity bits of the items, then the items."""
+    """Return an array of shape (n, bytes per value): validity bits of the items, then the items."""
     match values:
         case FixedValues(data):
             width = flat.bits_of(values) // 8

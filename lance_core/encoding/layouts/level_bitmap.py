@@ -44,7 +44,7 @@ _LOW_BITS = np.array([(1 << bits) - 1 for bits in range(_WORD + 1)], np.uint64)
 
 
 def _places_of_ones() -> npt.NDArray[np.uint8]:
-    """Return shape (256, 8): where in a byte its first, second, ... bit stands that is set."""
+    """Return an array of shape (256, 8): where in a byte its first, second, ... bit stands that is set."""
     bits = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little")
     return np.argsort(1 - bits, axis=1, kind="stable").astype(np.uint8)
 
@@ -65,18 +65,20 @@ class Bitmap:
     before: Int64s
 
     def count_before(self, positions: Int64s) -> Int64s:
-        """Return shape (n,): marks before each position."""
+        """Return an array of shape (n,): marks before each position."""
         word = positions >> 6
         return self.before[word] + np.bitwise_count(self.bitmap_words[word] & _LOW_BITS[positions & 63])
 
     def is_at(self, positions: Int64s) -> Mask:
-        """Return shape (n,): True where there is a mark."""
+        """Return an array of shape (n,): True where there is a mark."""
         return (self.bitmap_words[positions >> 6] >> (positions & 63).astype(np.uint64) & np.uint64(1)).view(
             np.int64
         ) > 0
 
     def find(self, numbers: Int64s) -> Int64s:
-        """Return shape (n,): positions of marks that are known by how many stand before them; there must be more."""
+        """Return shape (n,), the positions of marks that are known by how many stand before them; there must be more."""
+        # A search finds the word, running bit counts find the byte in it, and a table the bit in that: in each step the
+        # marks that are passed are subtracted, so that `left` is how many stand before the mark in what remains.
         word = self.before.searchsorted(numbers, side="right") - 1
         left = (numbers - self.before[word]).astype(np.uint8)
         word_bytes = self.bitmap_words[word].view(np.uint8).reshape(-1, 8)
@@ -88,7 +90,7 @@ class Bitmap:
         return (word << 6) + (byte << 3) + _ONES[byte_values, left]
 
     def follow(self, positions: Int64s) -> Int64s:
-        """Return shape (n,): for positions with a mark those of the next marks; -1 behind the last one."""
+        """Return an array of shape (n,): for positions with a mark those of the next marks; -1 behind the last one."""
         word = positions >> 6
         # A shift of one more than 63 bits would be one of none.
         rest = self.bitmap_words[word] >> (positions & 63).astype(np.uint64) >> np.uint64(1)
@@ -140,7 +142,7 @@ def above(limit: int, encoding: Encoding, chunks: Chunks) -> BitmapWords:
 
 @cache
 def _first_bits() -> BitmapWords:
-    """Return shape (1024, 16): words in which as many bits are set."""
+    """Return an array of shape (1024, 16): words in which as many bits are set."""
     used = np.arange(BLOCK)[:, None] - np.arange(_BLOCK_WORDS) * _WORD
     return _LOW_BITS[np.minimum(np.maximum(used, 0), _WORD)]
 
@@ -154,7 +156,7 @@ def _mark(is_above: Mask, counts: Int64s, num_words: Int64s) -> BitmapWords:
 
 
 def _packed_above(limit: int, encoding: Encoding, chunks: Chunks, num_blocks: Int64s) -> BitmapWords | None:
-    """Return shape (blocks, 16); None for levels that are not packed, or damaged."""
+    """Return an array of shape (blocks, 16); None for levels that are not packed, or damaged."""
     if not isinstance(encoding, OutOfLineBitpacking) or encoding.bits != _LEVEL_BITS:
         return None
     width, counts, starts = encoding.packed_bits, chunks.counts, chunks.starts[0]
@@ -182,7 +184,7 @@ def _packed_above(limit: int, encoding: Encoding, chunks: Chunks, num_blocks: In
 
 
 def _unpack_above(limit: int, memory: Bytes, starts: Int64s, width: int) -> BitmapWords:
-    """Return shape (n, 16), for blocks of packed levels."""
+    """Return an array of shape (n, 16), for blocks of packed levels."""
     if limit >= (1 << width) - 1:
         return np.zeros((len(starts), _BLOCK_WORDS), np.uint64)
     bitmap_words = np.empty((len(starts), _BLOCK_WORDS), np.uint64)

@@ -128,7 +128,7 @@ class _Frame:
         self._shift_of_block = np.repeat(self.shifts, num_blocks)
 
     def entries(self, positions: Int64s) -> Int64s:
-        """Return shape (n,): which of all levels stands at a position."""
+        """Return an array of shape (n,): which of all levels stands at a position."""
         return positions - self._shift_of_block[positions // BLOCK]
 
 

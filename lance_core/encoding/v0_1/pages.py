@@ -180,6 +180,8 @@ def _read_bits(pieces: Pieces, bits: int, limit: int) -> ReadPlan[pa.Buffer]:
     data = yield from _read_ranges(starts, sizes, limit)
     if not ((firsts & 7).any() or (counts[:-1] & 7).any()):
         return pa.py_buffer(np.ascontiguousarray(data))
+    # Runs begin and end inside of bytes that were read as a whole. +1 where a run begins and -1 behind its end add up
+    # to 1 inside of runs and 0 between them, because runs do not overlap: a mask of the wanted bits.
     begins = starts_of(sizes)[:-1] * 8 + (firsts & 7)
     run_changes = np.zeros(len(data) * 8 + 1, np.int8)
     run_changes[begins] += 1

@@ -42,7 +42,7 @@ class Wanted:
         return len(self.rows) * self.per_row
 
     def numbers(self) -> Int64s:
-        """Return shape (n,): which values of the page."""
+        """Return an array of shape (n,): which values of the page."""
         starts = np.asarray(self.rows, np.int64) * self.per_row
         return starts if self.per_row == 1 else aranges(starts, np.full(len(starts), self.per_row))
 

@@ -118,7 +118,7 @@ def encode_packed(columns: Sequence[Bytes], page: PageBuffers) -> PackedStruct:
 
 
 def fixed_bytes(array: pa.Array) -> Bytes:
-    """Return shape (n, width): the bytes of values of fixed width; whatever stands under nulls is kept."""
+    """Return an array of shape (n, width): the bytes of values of fixed width; whatever stands under nulls is kept."""
     count = len(array)
     kind = array.type
     if pa.types.is_fixed_size_list(kind):

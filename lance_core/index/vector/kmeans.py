@@ -83,6 +83,8 @@ def _means(
     sample: Vectors, numbers: Int64s, centroids: Vectors, rng: np.random.Generator
 ) -> tuple[Vectors, npt.NDArray[np.bool_]]:
     """Return the mean of the vectors of each centroid, and which have none: these split the largest ones."""
+    # In the order of their centroids the vectors of one stand in a row, so that one reduction sums up all of them. A
+    # centroid without vectors takes a random one out of the row of a large centroid, each of another one.
     counts = np.bincount(numbers, minlength=len(centroids))
     order = np.argsort(numbers, kind="stable")
     there = np.flatnonzero(counts)
