@@ -76,7 +76,7 @@ class Bitmap:
         ) > 0
 
     def find(self, numbers: Int64s) -> Int64s:
-        """Return shape (n,), the positions of marks that are known by how many stand before them; there must be more."""
+        """Return shape (n,), the positions of marks, each given by how many stand before it; there must be more."""
         # A search finds the word, running bit counts find the byte in it, and a table the bit in that: in each step the
         # marks that are passed are subtracted, so that `left` is how many stand before the mark in what remains.
         word = self.before.searchsorted(numbers, side="right") - 1

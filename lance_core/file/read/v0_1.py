@@ -318,7 +318,7 @@ class _Opener:
         return _Pages(np.ascontiguousarray(self.tables[field.id][:, 0]), self._rows(field), self.limit)
 
     def _rows(self, field: Field) -> Int64s:
-        """Return shape (batches + 1,), the first row of each page, and the end; a struct has as many as what is in it."""
+        """Return shape (batches + 1,), the first row of each page, and the end; a struct has those of a field."""
         while field.logical_type == "struct" and field.children:
             field = field.children[0]
         if field.id not in self.tables:
