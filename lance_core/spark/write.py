@@ -175,18 +175,14 @@ def _plan(df: DataFrame, options: WriteOptions, condition: Condition | None, *, 
 
 
 def _translated(df: DataFrame, options: WriteOptions, condition: Condition, reason: Exception) -> str:
-    """Return the condition for the table, or for the DataFrame if there is no table yet."""
-    if find_snapshot(open_target(options)) is not None:
-        table = read_lance(
-            df.sparkSession,
-            options.path,
-            branch=options.branch,
-            storage_options=options.storage_options,
-            base_store_params=options.base_store_params,
-        )
-        return translated(table, condition, reason)
+    """Return the condition for the table, or for the DataFrame if there is no table yet.
+
+    It is translated over an empty table: where an index finds few rows, the plan has them instead of the condition.
+    """
+    snapshot = find_snapshot(open_target(options))
+    schema = lance_schema(df.schema) if snapshot is None else snapshot.manifest.schema.to_arrow()
     with TemporaryDirectory() as folder:
-        write_dataset(lance_schema(df.schema).empty_table(), folder, mode="overwrite")
+        write_dataset(schema.empty_table(), folder, mode="overwrite")
         return translated(read_lance(df.sparkSession, folder), condition, reason)
 
 

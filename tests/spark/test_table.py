@@ -113,8 +113,11 @@ def test_what_is_replaced_may_be_a_condition_of_spark(spark, uri, table):
     new = spark.range(100, 102).selectExpr("id", "'x' s", "DATE '2020-01-02' day", "TIMESTAMP '2020-01-02' at")
     done = write_lance(new, uri, replace_where=(F.col("day") < F.lit("2020-01-04")) & (F.col("id") != 1))
     assert (done.num_deleted_rows, ids(table)) == (2, [1, *range(3, 12), 100, 101])
+    lance_core.dataset(uri).create_scalar_index("id", "BTREE")
+    done = write_lance(new.limit(1), uri, replace_where=(F.col("id") == 100) | F.col("id").isin(101, 11))
+    assert (done.num_deleted_rows, ids(table)) == (3, [1, *range(3, 11), 100])
     with pytest.raises(UnsupportedError, match="weekday"):
-        write_lance(new, uri, replace_where="weekday(day) = 1")
+        write_lance(new, uri, replace_where="id = 3 AND weekday(day) = 1")
     for call in (read_lance, delete_lance):
         name = "filter" if call is read_lance else "predicate"
         with pytest.raises(InvalidInputError, match="nope"):
