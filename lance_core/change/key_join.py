@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from lance_core.change.number_index import NumberIndex
 from lance_core.encoding.arrow_values import words_of
-from lance_core.encoding.distinct import distinct
+from lance_core.encoding.kernels import distinct
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.frozen import frozen
 

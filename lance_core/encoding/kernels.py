@@ -95,6 +95,14 @@ def add_up(numbers: npt.NDArray[Any]) -> None:
     np.add.accumulate(numbers, out=numbers)
 
 
+def distinct(numbers: Int64s) -> Int64s:
+    """Return each number once, ascending; `numpy.unique` builds a hash table, which takes many times as long."""
+    ordered = np.sort(numbers)
+    is_first = np.ones(len(ordered), bool)
+    np.not_equal(ordered[1:], ordered[:-1], out=is_first[1:])
+    return ordered[is_first]
+
+
 def aranges(starts: Int64s, sizes: Int64s) -> Int64s:
     """``concatenate([arange(s, s + n) for s, n in zip(starts, sizes)])``."""
     # All numbers are counted through. Number k of range i is then bounds[i] + k, so that it is right once its range is

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lance_core.encoding.distinct import distinct
-from lance_core.encoding.kernels import aranges, starts_of
+from lance_core.encoding.kernels import aranges, distinct, starts_of
 from lance_core.errors import CorruptDataError, InvalidInputError
 from lance_core.format.checksums import (
     TRAILER_SIZE,

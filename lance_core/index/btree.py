@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lance_core.encoding.distinct import distinct
+from lance_core.encoding.kernels import distinct
 from lance_core.errors import CorruptDataError
 from lance_core.format.btree import (
     LOOKUP_FILE,

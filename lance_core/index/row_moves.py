@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from lance_core.encoding.distinct import distinct
+from lance_core.encoding.kernels import distinct
 from lance_core.errors import CorruptDataError, InvalidInputError
 from lance_core.format.row_sets import decode_row_treemap, rows_of_treemap
 from lance_core.frozen import frozen

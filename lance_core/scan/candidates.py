@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lance_core.encoding.arrow_values import offset_dtype
-from lance_core.encoding.distinct import distinct
+from lance_core.encoding.kernels import distinct
 from lance_core.format.fragment_list import FragmentList
 
 if TYPE_CHECKING:

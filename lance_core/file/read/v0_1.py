@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from lance_core.encoding.distinct import distinct
-from lance_core.encoding.kernels import starts_of
+from lance_core.encoding.kernels import distinct, starts_of
 from lance_core.encoding.plans import together
 from lance_core.encoding.v0_1.dictionaries import dictionary_of
 from lance_core.encoding.v0_1.pages import Pieces, cut_rows, read_spans, read_values, row_bytes

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from lance_core.encoding.distinct import distinct
+from lance_core.encoding.kernels import distinct
 
 
 @pytest.mark.parametrize("numbers", [[], [3], [3, 3], [2, -1, 2, 2**63 - 1, -(2**63), -1]])
