@@ -12,7 +12,7 @@ from lance_core.frozen import frozen
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-DEFAULT_MAX_GAP = 64 << 10
+DEFAULT_MAX_GAP = 48 << 10
 """Bytes between two ranges that are cheaper to read than a second request."""
 
 DEFAULT_MAX_REQUEST = 4 << 20
