@@ -151,7 +151,8 @@ public class LanceCatalog implements StagingTableCatalog, SupportsNamespaces, Pr
     Map given = new HashMap(properties);
     String provider = (String) given.remove("provider");
     if (provider != null && !provider.equalsIgnoreCase("lance")) {
-      throw new UnsupportedOperationException("The catalog " + name + " has tables of format lance only, not " + provider);
+      throw new UnsupportedOperationException("The catalog " + name + " has tables of format lance only, not " + provider
+          + ". Say USING lance, or df.write.format(\"lance\")");
     }
     Object location = given.remove("location");
     if (location != null && !location.toString().replaceFirst("^file:/+", "/").equals(address(table))) {

@@ -80,7 +80,8 @@ public class Writes {
     }
     if (isLance && isSparks) {
       throw new IllegalArgumentException("Spark's catalog keeps no path of Lance tables, so they could not be read or"
-          + " written. Use CREATE TEMPORARY VIEW name USING lance OPTIONS (path '...'), which takes SELECT and INSERT.");
+          + " written. Use CREATE TEMPORARY VIEW name USING lance OPTIONS (path '...'), which takes SELECT and INSERT, or"
+          + " a catalog of Lance tables: spark.sql.catalog.lance=lance_core.LanceCatalog.");
     }
   }
 
