@@ -1,7 +1,8 @@
 """Build the documentation site: ``python docs/site.py build`` or ``serve``; other words are options of mkdocs.
 
 The pages keep their places in the repository, so that links among them work there as well as here. What mkdocs reads is
-a copy of them, with a page for each package made from its docstrings.
+a copy of them, with pages for each package made from its docstrings. The settings, and the order of the pages, are in
+``docs/mkdocs.yml``.
 """
 
 from __future__ import annotations
@@ -28,27 +29,22 @@ COPIED = ("*.md", "docs", "tests/README.md", "benchmarks/*.md", "benchmarks/publ
 PICTURES = "example_project/images"
 PACKAGES = (
     "lance_core",
+    "lance_core.query",
     "lance_core.optimize",
-    "lance_core.errors",
+    "lance_core.file",
+    "lance_core.namespace",
     "lance_core.spark",
     "lance_core.torch",
+    "lance_core.telemetry",
+    "lance_core.otel",
+    "lance_core.pipes",
+    "lance_core.errors",
     "lance_dagster",
 )
-SECTIONS = {
-    "How-to": (
-        "docs/how-to.md",
-        "docs/spark.md",
-        "docs/spark-clusters.md",
-        "docs/object-stores.md",
-        "docs/command-line.md",
-    ),
-    "In production": ("docs/deployment.md", "docs/incidents.md", "docs/observing.md"),
-    "Reference": ("reference/*.md", "docs/supported.md", "docs/versions.md", "docs/support.md"),
-    "Understanding": ("docs/guarantees.md", "docs/comparison.md", "docs/security.md", "benchmarks/README.md"),
-    "Design": ("docs/design/README.md", "lance_core/README.md", "docs/design/*.md"),
-    "Contributing": ("CONTRIBUTING.md", "docs/contributing/*.md", "tests/README.md", "SECURITY.md", "CHANGELOG.md"),
-}
-"""Pages of `docs` that no section names are How-to."""
+_MANY_METHODS = 40
+"""A class with more methods that other modules define has a page of its own."""
+_MAX_ABOUT = 250
+"""Most characters that llms.txt has of a page, if its first sentence is not longer."""
 _REFUSING = {"lance_core.unsupported", "lance_core.spark.delta_names"}
 """Makes the methods that pylance has and we have not."""
 _LINK = re.compile(r"(?<!!)\[(?P<text>[^\]]+)\]\((?!https?://)(?P<target>[^)#\s]+)[^)]*\)")
@@ -63,17 +59,16 @@ def main() -> None:
     (PAGES / "README.md").rename(PAGES / "index.md")
     for page in PAGES.rglob("*.md"):
         page.write_text(_linked(page), encoding="utf-8")
+    reference = PAGES / "reference"
+    reference.mkdir()
     documented: set[Any] = set()
-    for package in PACKAGES:
-        page = PAGES / "reference" / f"{package}.md"
-        page.parent.mkdir(parents=True, exist_ok=True)
-        page.write_text(_reference(package, documented), encoding="utf-8")
+    names = [name for package in PACKAGES for name in _write_reference(package, documented, reference)]
     for name, tables in PAGES_OF_TABLES.items():
-        (PAGES / "reference" / f"{name}.md").write_text(tables(), encoding="utf-8")
-    nav = _nav()
-    (PAGES / "llms.txt").write_text(_llms(nav), encoding="utf-8")
+        (reference / f"{name}.md").write_text(tables(), encoding="utf-8")
     settings = yaml.safe_load((ROOT / "docs" / "mkdocs.yml").read_text(encoding="utf-8"))
-    settings |= {"docs_dir": str(PAGES), "site_dir": str(SITE / "html"), "nav": nav}
+    settings["nav"] = _nav(settings["nav"], [f"reference/{name}.md" for name in names])
+    settings |= {"docs_dir": str(PAGES), "site_dir": str(SITE / "html")}
+    (PAGES / "llms.txt").write_text(_llms(settings["nav"]), encoding="utf-8")
     written = SITE / "mkdocs.yml"
     written.write_text(yaml.safe_dump(settings), encoding="utf-8")
     command, *options = sys.argv[1:] or ["build"]
@@ -102,19 +97,31 @@ def _linked(page: Path) -> str:
     return _LINK.sub(link, page.read_text(encoding="utf-8"))
 
 
-def _reference(package: str, documented: set[Any]) -> str:
-    """Return the page of a package: its public functions, then its classes, as far as no other page has them."""
+def _write_reference(package: str, documented: set[Any], folder: Path) -> Iterator[str]:
+    """Write the pages of a package, as far as no other has its names, and yield their names.
+
+    Functions come first, then classes. A class with many methods has a page of its own.
+    """
     module = importlib.import_module(package)
     parts = [f"# {package}\n", f"{inspect.getdoc(module) or ''}\n"]
     own = [name for name, value in vars(module).items() if getattr(value, "__module__", None) == package]
     names = [name for name in getattr(module, "__all__", own) if not name.startswith("_")]
+    yield package
     for name in sorted(names, key=lambda name: (inspect.isclass(getattr(module, name)), name)):
         value = getattr(module, name)
         value = getattr(value, "__func__", value)
-        if (inspect.isclass(value) or inspect.isfunction(value)) and value not in documented:
-            documented.add(value)
-            parts += [_documented(value, heading=name, level=2), *_methods_defined_elsewhere(value)]
-    return "\n".join(parts)
+        if not (inspect.isclass(value) or inspect.isfunction(value)) or value in documented:
+            continue
+        documented.add(value)
+        text = [_documented(value, heading=name, level=2), *_methods_defined_elsewhere(value)]
+        if len(text) > _MANY_METHODS:
+            page = f"{package}.{name}"
+            (folder / f"{page}.md").write_text("\n".join([f"# {page}\n", *text]), encoding="utf-8")
+            parts.append(f"## {name}\n\n[{page}]({page}.md) has a page of its own.\n")
+            yield page
+        else:
+            parts += text
+    (folder / f"{package}.md").write_text("\n".join(parts), encoding="utf-8")
 
 
 def _documented(value: Any, *, heading: str, level: int) -> str:
@@ -131,33 +138,46 @@ def _methods_defined_elsewhere(value: object) -> Iterator[str]:
             yield _documented(function, heading=f"{value.__name__}.{name}", level=3)
 
 
-def _nav() -> list[dict[str, object]]:
-    named = {section: _listed(patterns) for section, patterns in SECTIONS.items()}
-    taken = {"docs/start.md", "docs/tutorial.md", *(page for pages in named.values() for page in pages)}
-    named["How-to"] += [page for page in _listed(("docs/*.md",)) if page not in taken]
-    start = ["index.md", "docs/start.md"]
-    first: list[dict[str, object]] = [{"Start": start}, {"Tutorial": "docs/tutorial.md"}]
-    return [*first, *({section: pages} for section, pages in named.items())]
+def _nav(entries: list[Any], reference: list[str]) -> list[Any]:
+    """Return entries of the navigation with their patterns resolved; ``API`` stands for the pages of packages."""
+    nav: list[Any] = []
+    for entry in entries:
+        if isinstance(entry, dict):
+            ((title, pages),) = entry.items()
+            nav.append({title: pages if isinstance(pages, str) else _nav(pages, reference)})
+        elif entry == "API":
+            nav += reference
+        else:
+            found = sorted(str(path.relative_to(PAGES)) for path in PAGES.glob(entry))
+            nav += [page for page in found if page == entry or page not in entries]
+    return nav
 
 
-def _llms(nav: list[dict[str, object]]) -> str:
-    """Return the list of pages for language models (https://llmstxt.org): each with the beginning of its first text."""
+def _llms(nav: list[Any]) -> str:
+    """Return the list of pages for language models (https://llmstxt.org): each with its first sentences."""
     lines = ["# lance-dagster", "", "> Lance tables for Dagster and Spark, in pure Python"]
     for section in nav:
-        for title, pages in section.items():
-            lines += ["", f"## {title}", ""]
-            for page in [pages] if isinstance(pages, str) else list(pages):  # pyright: ignore[reportArgumentType]
-                heading, _, text = (PAGES / page).read_text(encoding="utf-8").partition("\n")
-                texts = (part for part in text.split("\n\n") if re.match(r"\s*(?!```)[A-Z`]", part))
-                about = re.sub(r"\s+", " ", _LINK.sub(r"\g<text>", next(texts, ""))).strip()[:200]
-                target = re.sub(r"README\.md$", "index.md", page).removesuffix(".md")
-                lines.append(f"- [{heading.lstrip('# ')}]({target}.html): {about}")
+        ((title, pages),) = section.items()
+        lines += ["", f"## {title}", "", *map(_llms_line, _flat(pages))]
     return "\n".join([*lines, ""])
 
 
-def _listed(patterns: tuple[str, ...]) -> list[str]:
-    pages = [str(path.relative_to(PAGES)) for pattern in patterns for path in sorted(PAGES.glob(pattern))]
-    return list(dict.fromkeys(pages))
+def _flat(entry: Any) -> Iterator[str]:
+    if isinstance(entry, str):
+        yield entry
+    else:
+        for part in entry.values() if isinstance(entry, dict) else entry:
+            yield from _flat(part)
+
+
+def _llms_line(page: str) -> str:
+    heading, _, text = (PAGES / page).read_text(encoding="utf-8").partition("\n")
+    texts = (part for part in text.split("\n\n") if re.match(r"\s*(?!```)[A-Z`]", part))
+    about = re.sub(r"\s+", " ", _LINK.sub(r"\g<text>", next(texts, ""))).strip()
+    while len(about) > _MAX_ABOUT and ". " in about:
+        about = about.rpartition(". ")[0] + "."
+    target = re.sub(r"README\.md$", "index.md", page).removesuffix(".md")
+    return f"- [{heading.lstrip('# ')}]({target}.html)" + (f": {about}" if about else "")
 
 
 if __name__ == "__main__":

@@ -28,6 +28,28 @@ ENVIRONMENT = {
     trust.BASE_PATHS_VARIABLE: "places that tables may name; see [security](../docs/security.md)",
     branches.BRANCH_VARIABLE: "branch of all tables of a deployment, for `deployment_branch()`",
 }
+SETTINGS = {
+    "as_of": "the newest version before this time, such as `2026-11-01T00:00:00+00:00`",
+    "branch": "branch of the table; also of one run, by its tag",
+    "columns": "list of the columns to load, in this order",
+    "compression_profile": "`fast`, `balanced` or `small`, for a table that is created or overwritten",
+    "filter": "SQL condition of the rows to load",
+    "indices": 'kinds of indices by column, which maintenance keeps up to date: `{"id": "BTREE"}`',
+    "merge_keys": "columns that tell rows apart in the mode `merge`",
+    "mode": "`overwrite` (the default; with partitions it is `replace_partitions`), `append`, `merge`; `error` and "
+    "`ignore` if there is a table already",
+    "out_of_partition": "rows outside of the run's partitions: `error` (the default), `drop` or `allow`",
+    "partition_expr": "column or SQL expression that holds the partition; a dict for several dimensions",
+    "primary_key": "the same as `merge_keys`",
+    "read": "`latest` (the default), or `materialized`: the version that Dagster recorded",
+    "schema_mode": "columns that differ from the table's: `auto` (the default: `overwrite` where the whole table is replaced, else `strict`), `strict`, "
+    "`add`, `overwrite`",
+    "shared": "true lets several assets write to one table on purpose",
+    "tag": "tag of the version to load",
+    "uri": "another place of the table than below the root",
+    "version": "number or tag of the version to load",
+}
+"""Meanings of the settings of lance_dagster."""
 _OWNERS = {
     "Metadata of an asset or output": setting_keys.ASSET,
     "Metadata of an input": setting_keys.INPUT,
@@ -73,11 +95,14 @@ def settings_page() -> str:
     """Return the page of metadata keys and run tags."""
     parts: list[str] = []
     for title, owner in _OWNERS.items():
-        rows = [(f"`lance/{name}`", f"`{name}`" if name in owner.bare else "") for name in sorted(owner.settings)]
-        parts += [f"## {title}\n", _table(("key", "also without the prefix"), rows)]
+        rows = [(_setting(name, owner.bare), SETTINGS[name]) for name in sorted(owner.settings)]
+        parts += [f"## {title}\n", _table(("key", "meaning"), rows)]
     keys = ", ".join(f"`{key}`" for key in sorted(metadata.REPORTED_KEYS))
     parts += ["## Metadata that runs write\n", f"{keys}.\n"]
-    text = "What each does: [how-to](../docs/how-to.md). A key with the prefix that nobody reads is an error."
+    text = (
+        "Programs that use them: [how-to](../docs/how-to.md). The second form of a key is its short one. An unknown "
+        "key with the prefix `lance/` is an error."
+    )
     return _page("Metadata keys and run tags", text, *parts)
 
 
@@ -110,6 +135,10 @@ PAGES_OF_TABLES: dict[str, Callable[[], str]] = {
     "environment": environment_page,
 }
 """Pages by name."""
+
+
+def _setting(name: str, short: frozenset[str]) -> str:
+    return f"`lance/{name}`" + (f", `{name}`" if name in short else "")
 
 
 def _page(title: str, *parts: str) -> str:
