@@ -35,21 +35,31 @@ def build_lance_checks(
     partitioned: bool = False,
     resource_key: str = "lance",
 ) -> dg.AssetChecksDefinition:
-    """Checks of an asset's table, as many as there are rules, in one step. `LanceChecks` explains the rules.
+    """Build the checks of an asset's table, one for each rule, which run in one step.
+
+    An asset may have several such steps, for example one that blocks and one that has the partitions of the asset, as
+    long as each check is in one of them only. In parentheses: the name of the check.
 
     Args:
-        asset: The asset whose table is looked at.
-        min_rows: Rule, like those that follow.
-        max_rows: Rule.
-        columns: Rule.
-        schema_change: Rule.
-        not_null: Rule.
-        unique: Rule.
-        max_age: Rule.
-        max_deleted_fraction: Rule.
-        integrity: Rule.
-        max_unindexed_fraction: Rule.
-        index_audit: Rule.
+        asset: The asset whose table is checked.
+        min_rows: Minimum number of rows; the check fails below it (``row_count``).
+        max_rows: Maximum number of rows; the check fails above it (``row_count``).
+        columns: Column name -> Arrow type text, such as ``"timestamp[us, tz=UTC]"``; the check fails for other types,
+            missing columns and extra ones (``column_schema``).
+        schema_change: Warn when the last change of data came with other columns than the version before
+            (``schema_change``).
+        not_null: Columns that must have no nulls (``not_null``).
+        unique: Columns that together must not have a value twice, or several such lists; rows with a null among them
+            are left out. The columns are read into memory (``unique``).
+        max_age: Age of the last change of data above which to warn (``freshness``).
+        max_deleted_fraction: Fraction of deleted rows (0 to 1) in the files above which to warn
+            (``deleted_fraction``).
+        integrity: Fail if files are missing or do not fit together: ``quick`` compares sizes and the manifests of all
+            versions, ``full`` also reads every value (``integrity``).
+        max_unindexed_fraction: Fraction of rows (0 to 1) that an index does not cover above which to warn
+            (``index_coverage``).
+        index_audit: Fail if an index answers other than its column: ``sample`` compares some rows, ``full`` all rows
+            and entries (``index_audit``).
         blocking: Whether a failure stops what is downstream (a warning never does).
         partitioned: Give the checks the partitions of the asset, which must be an ``AssetsDefinition`` with the
             metadata ``partition_expr``. The rules for rows (``min_rows``, ``max_rows``, ``not_null``, ``unique``) then
@@ -85,13 +95,12 @@ def build_checks(
     resource_key: str,
     partitions: TablePartitions | None = None,
 ) -> dg.AssetChecksDefinition:
-    """Rules as one step of Dagster."""
+    """Rules as one step of Dagster, named for them: a table may have several such steps."""
+    specs = checks.specs(key, blocking=blocking, partitions_def=None if partitions is None else partitions.definition)
 
     @dg.multi_asset_check(
-        name="__".join([*key.path, "lance_checks"]),
-        specs=checks.specs(
-            key, blocking=blocking, partitions_def=None if partitions is None else partitions.definition
-        ),
+        name="__".join([*key.path, *(spec.name for spec in specs), "lance_checks"]),
+        specs=specs,
         required_resource_keys={resource_key},
     )
     def lance_checks(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:

@@ -41,6 +41,17 @@ def written(run):
         run(events, partition_key=key)
 
 
+def test_an_asset_has_checks_of_the_table_beside_those_of_partitions(run):
+    whole = build_lance_checks(events, max_rows=10, integrity="quick", blocking=True)
+    nulls = build_lance_checks(events, not_null=["id"], partitioned=True)
+    evaluations = run(events, whole, nulls, partition_key=KEYS[0]).get_asset_check_evaluations()
+    assert {check.check_name: check.passed for check in evaluations} == {
+        "row_count": True,
+        "integrity": True,
+        "not_null": True,
+    }
+
+
 @pytest.mark.usefixtures("written")
 def test_each_partition_is_judged_by_itself(results):
     passed, metadata = results(partition_range=("2026-01-01", "2026-01-01"))
