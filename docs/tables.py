@@ -42,8 +42,8 @@ SETTINGS = {
     "partition_expr": "column or SQL expression that holds the partition; a dict for several dimensions",
     "primary_key": "the same as `merge_keys`",
     "read": "`latest` (the default), or `materialized`: the version that Dagster recorded",
-    "schema_mode": "columns that differ from the table's: `auto` (the default: `overwrite` where the whole table is replaced, else `strict`), `strict`, "
-    "`add`, `overwrite`",
+    "schema_mode": "columns that differ from the table's: `strict`, `add`, `overwrite`, or `auto` (the default): "
+    "`overwrite` where the whole table is replaced, else `strict`",
     "shared": "true lets several assets write to one table on purpose",
     "tag": "tag of the version to load",
     "uri": "another place of the table than below the root",
