@@ -128,8 +128,8 @@ class History:
     def optimize_indices(self):
         options = self.rng.choice([{}, {"num_indices_to_merge": 0}, {"num_indices_to_merge": 1}, {"retrain": True}])
         self.log.append(options)
-        # pylance 14.0.2 may refuse to extend graphs whose rows a compaction moved
-        table = self.opened(lance_core) if self.has_graphs else self.open()
+        # pylance 14.0.2 may refuse to extend graphs whose rows moved, and keeps old texts of stable row ids
+        table = self.opened(lance_core) if self.has_graphs or self.stable else self.open()
         try:
             table.optimize.optimize_indices(**options)
         except OSError as error:  # pylance 14.0.2 fails if all rows that are not indexed yet have no vector
