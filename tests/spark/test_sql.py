@@ -5,6 +5,7 @@ import shutil
 import pyarrow as pa
 import pytest
 from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import functions as F  # noqa: N812
 
 import lance_core
 from lance_core.spark import register
@@ -171,6 +172,19 @@ def test_inserts_of_tiny_partitions_make_few_files(session, sql, root):
     assert len(lance_core.dataset(root / "tiny.lance").get_fragments()) == 8
     sql("INSERT INTO lance.tiny WITH ('distribution' = 'balance') SELECT * FROM tiny_rows")
     assert len(lance_core.dataset(root / "tiny.lance").get_fragments()) <= 10
+
+
+def test_tables_are_written_by_methods_of_dataframes(session, sql):
+    rows = session.range(4).selectExpr("id", "string(id) AS name")
+    rows.writeTo("lance.frames").create()
+    rows.where("id = 1").writeTo("lance.frames").overwrite(F.col("id") == 1)
+    rows.where("id = 3").write.insertInto("lance.frames")
+    changes = rows.where("id < 3").withColumn("name", F.lit("new"))
+    merge = changes.alias("s").mergeInto("lance.frames", F.expr("frames.id = s.id AND s.id <> 1"))
+    merge.whenMatched().updateAll().whenNotMatched().insertAll().merge()
+    assert sql("SELECT * FROM lance.frames ORDER BY id, name") == [
+        *((0, "new"), (1, "1"), (1, "new"), (2, "new"), (3, "3"), (3, "3")),
+    ]
 
 
 def test_tables_are_listed_and_dropped_and_what_is_not_supported_is_refused(sql, root):
