@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from time import perf_counter
@@ -28,7 +28,7 @@ from lance_core.table.naming import naming
 from lance_core.unsupported import refuse_given, refused
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     import numpy.typing as npt
     from pyarrow.compute import Expression
@@ -451,7 +451,13 @@ def make_scanner(
 def _checked_columns(columns: Sequence[str] | Mapping[str, str] | None) -> Sequence[str] | Mapping[str, str] | None:
     if isinstance(columns, str):
         raise InvalidInputError("'columns' must be a list of names, or a dict of names and SQL expressions")
-    return columns if columns is None or isinstance(columns, Mapping) else names_of(columns, "columns")
+    if not isinstance(columns, Mapping):
+        return columns if columns is None else names_of(columns, "columns")
+    names_of(columns, "columns")
+    for name, expression in columns.items():
+        if not isinstance(expression, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidInputError(f"'columns' must give SQL text for {name!r}, not {expression!r}")
+    return columns
 
 
 def _ranking(
@@ -514,12 +520,15 @@ def _placed(value: Any, path: Sequence[str], file: BlobFile | None) -> Any:
 
 
 def _orderings(order_by: Iterable[ColumnOrdering | str] | None) -> list[ColumnOrdering]:
-    if isinstance(order_by, str):
-        raise InvalidInputError("'order_by' must be a list of columns")
-    return [_ordering(ordering) for ordering in order_by or ()]
+    orderings = () if order_by is None else order_by
+    if isinstance(orderings, str) or not isinstance(orderings, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidInputError(f"'order_by' must be a list of names or of ColumnOrdering, not {order_by!r}")
+    return [_ordering(ordering) for ordering in orderings]
 
 
 def _ordering(ordering: ColumnOrdering | str) -> ColumnOrdering:
     if isinstance(ordering, str):
         return ColumnOrdering(ordering)
+    if not hasattr(ordering, "column_name"):
+        raise InvalidInputError(f"'order_by' must have names or ColumnOrdering, not {ordering!r}")
     return ColumnOrdering(ordering.column_name, ordering.ascending, ordering.nulls_first)

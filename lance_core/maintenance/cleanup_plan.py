@@ -122,6 +122,8 @@ class CleanupRules:
     def __post_init__(self) -> None:
         if self.retain_versions is not None and self.retain_versions <= 0:
             raise InvalidInputError(f"'retain_versions' must be at least 1, not {self.retain_versions}")
+        if self.older_than is not None and not isinstance(self.older_than, timedelta):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidInputError(f"'older_than' must be a timedelta, not {self.older_than!r}")
         if self.older_than is not None and self.older_than < timedelta(0):
             raise InvalidInputError(f"'older_than' must not be negative, but is {self.older_than}")
         if self.grace_period < timedelta(0):

@@ -469,7 +469,10 @@ def _chosen(dataset: OpenDataset, fragments: Sequence[LanceFragment] | None) -> 
     fragments_here = dataset.snapshot.manifest.fragments
     if fragments is None:
         return fragments_here  # type: ignore[return-value] a sequence that decodes when asked
-    wanted = [fragment.fragment_id for fragment in fragments]
+    try:
+        wanted = [fragment.fragment_id for fragment in fragments]
+    except (TypeError, AttributeError) as error:
+        raise InvalidInputError(f"'fragments' must be a list of LanceFragment, not {fragments!r}") from error
     by_id = {fragment.id: fragment for fragment in fragments_here.select(wanted)}
     if not by_id.keys() >= set(wanted):
         raise InvalidInputError(

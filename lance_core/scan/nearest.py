@@ -5,6 +5,7 @@ How the rows are found is in `lance_core.scan.vector_ranking`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,8 +26,6 @@ from lance_core.index.vector.segment import Probes
 from lance_core.index.vector.top_rows import TopRows
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from lance_core.format.schema import Schema
     from lance_core.index.column import IndexedColumn
     from lance_core.index.vector.distances import Vectors
@@ -106,9 +105,13 @@ def parse_nearest(schema: Schema, nearest: Mapping[str, Any], *, only_index: boo
     Raises:
         InvalidInputError: An unknown option, a column without vectors, or a query that does not fit it.
     """
-    unknown = sorted(set(nearest) - _OPTIONS)
+    if not isinstance(nearest, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidInputError(
+            f"'nearest' must be a dict {{'column': ..., 'q': ..., 'k': ...}}, not {type(nearest).__name__}"
+        )
+    unknown = sorted(set(nearest) - _OPTIONS, key=str)
     if unknown:
-        hint = ", ".join(close_names(unknown[0], sorted(_OPTIONS), n=3))
+        hint = ", ".join(close_names(str(unknown[0]), sorted(_OPTIONS), n=3))
         raise InvalidInputError(f"'nearest' has no option {unknown[0]!r}; did you mean {hint}?")
     for name in ("column", "q"):
         if nearest.get(name) is None:
@@ -179,8 +182,11 @@ def _range(given: Any) -> tuple[float, float]:
         return -np.inf, np.inf
     if not isinstance(given, (tuple, list)) or len(given) != 2:
         raise InvalidInputError(f"'distance_range' must be a pair (lower, upper), not {given!r}")
-    lower, upper = given
-    return -np.inf if lower is None else float(lower), np.inf if upper is None else float(upper)
+    try:
+        lower, upper = (None if bound is None else float(bound) for bound in given)
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(f"'distance_range' must be a pair of numbers or None, not {given!r}") from error
+    return -np.inf if lower is None else lower, np.inf if upper is None else upper
 
 
 def _probes(nearest: Mapping[str, Any]) -> Probes:

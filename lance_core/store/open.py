@@ -56,7 +56,10 @@ def open_store(uri: str | os.PathLike[str], storage_options: Mapping[str, str] |
         UnsupportedError: There is no store for this kind of address, or a package is missing for it.
         InvalidInputError: Not an address, or wrong storage options.
     """
-    address = os.fspath(uri)
+    try:
+        address = os.fspath(uri)
+    except TypeError as error:
+        raise InvalidInputError(f"the address of a dataset must be text or a path, not {uri!r}") from error
     options = dict(storage_options or {})
     table = options.pop(_MANIFEST_STORE, None)
     scheme = scheme_of(address)

@@ -133,6 +133,8 @@ def test_vectors_inside_of_structs_are_searched(tmp_path):
         ({"column": "v", "q": [1.0] * SIZE, "metric": "l3"}, "'l3'"),
         ({"column": "v", "q": [1.0] * SIZE, "metric": "hamming"}, "not by hamming"),
         ({"column": "v", "q": [1.0] * SIZE, "distance_range": 3}, "must be a pair"),
+        ({"column": "v", "q": [1.0] * SIZE, "distance_range": (0, "far")}, "a pair of numbers"),
+        ([1.0] * SIZE, "must be a dict .*, not list"),
         ({"column": "v", "q": [1.0] * SIZE, "minimum_nprobes": 3, "maximum_nprobes": 2}, "is more than"),
     ],
 )
