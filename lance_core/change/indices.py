@@ -16,7 +16,7 @@ from lance_core.index.column import column_to_index
 from lance_core.index.files import SegmentFiles
 from lance_core.index.kinds import check_build, kind_named
 from lance_core.index.protocol import MODEL, SegmentTarget, TrainedKind
-from lance_core.scan.indexed import ColumnOfFragment
+from lance_core.scan.fragment_columns import FragmentColumns
 from lance_core.scan.open_files import OpenFiles
 
 if TYPE_CHECKING:
@@ -84,8 +84,8 @@ def with_model(index: BuildIndex, snapshot: Snapshot) -> BuildIndex:
     kind, column = kind_named(index.kind), column_to_index(snapshot.manifest.schema, index.column)
     if not isinstance(kind, TrainedKind):
         return index
-    files, options = OpenFiles(snapshot.store), check_build(kind, column, index.options)
-    columns = [ColumnOfFragment(files, fragment, column) for fragment in chosen_fragments(snapshot, index.fragment_ids)]
+    options = check_build(kind, column, index.options)
+    columns = FragmentColumns(OpenFiles(snapshot.store), chosen_fragments(snapshot, index.fragment_ids), column)
     return replace(index, options={**index.options, MODEL: kind.train(column, columns, options)})
 
 
@@ -143,16 +143,9 @@ class IndexTarget:
 
     def build(self, fragments: Iterable[Fragment], options: Mapping[str, Any]) -> IndexMetadata:
         """Read the column of some fragments."""
-        covered: list[int] = []
-        files = OpenFiles(self.snapshot.store)
-
-        def columns() -> Iterable[ColumnOfFragment]:
-            for fragment in fragments:
-                covered.append(fragment.id)
-                yield ColumnOfFragment(files, fragment, self.column)
-
-        content = self.kind.build(self._segment, columns(), options)
-        return self._entry(content, covered)
+        columns = FragmentColumns(OpenFiles(self.snapshot.store), fragments, self.column)
+        content = self.kind.build(self._segment, columns, options)
+        return self._entry(content, [fragment.id for fragment in fragments])
 
     def rewrite(
         self, kind: RewritableKind, segments: list[tuple[Segment, Relocation]], fragment_ids: Iterable[int]

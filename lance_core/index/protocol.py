@@ -264,7 +264,7 @@ class IndexKind(ReadKind, Protocol):
 
         Args:
             target: Where it is written.
-            fragments: Values of the column.
+            fragments: Values of the column; may be gone through several times.
             options: All options of the kind.
         """
         ...

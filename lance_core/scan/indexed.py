@@ -1,4 +1,4 @@
-"""Scans and indices: what the indices of a version know of a filter's answer, and columns as indices are built of them.
+"""Scans and indices: what the indices of a version know of a filter's answer.
 
 Nothing here knows a kind of index: segments are asked through `lance_core.index.protocol`. An answer counts for the
 fragments that the segment covers and that still exist; all other rows are read and filtered.
@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from lance_core.encoding.arrow_values import mask_array
 from lance_core.errors import CorruptDataError, NotFoundError, UnsupportedError
 from lance_core.format.fragment_reuse import find_fragment_reuse
 from lance_core.format.index_metadata import holds_row_ids, index_fields
@@ -26,6 +25,7 @@ from lance_core.index.column import find_column, path_of
 from lance_core.index.files import SegmentFiles
 from lance_core.index.moved import MovedSegment, load_later_moves
 from lance_core.index.protocol import DerivedSegment, KeyedSegment, SampledSegment
+from lance_core.scan.fragment_columns import FragmentColumns
 from lance_core.scan.fragment_reader import FragmentReader
 from lance_core.sql.ternary import ANY, FALSE, NULL
 
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from lance_core.sql.pruning import Question
 
 Int64s: TypeAlias = npt.NDArray[np.int64]
-_BATCH_ROWS = 1 << 16
 _MOST_ID = (1 << 63) - 1
 
 
@@ -165,8 +164,9 @@ class OpenSegment:
             files: The dataset's open files.
             fragment: The fragment.
         """
-        for rows, values in ColumnOfFragment(files, fragment, self.column).batches():
-            yield rows, values if self.derive is None else self.derive(values)
+        for column in FragmentColumns(files, [fragment], self.column):
+            for rows, values in column.batches():
+                yield rows, values if self.derive is None else self.derive(values)
 
 
 def open_segment(manifest: Manifest, files: OpenFiles, index: IndexMetadata) -> OpenSegment | None:
@@ -504,40 +504,3 @@ def _offsets_of_ids(wanted: Int64s, reader: FragmentReader) -> Int64s | None:
     hits = np.flatnonzero(wanted[wanted_indices] == ids)
     offsets[wanted_indices[hits]] = hits
     return offsets
-
-
-class ColumnOfFragment:
-    """The values of a column in one fragment, for building an index.
-
-    Args:
-        files: The dataset's open files.
-        fragment: The fragment.
-        column: The column.
-    """
-
-    def __init__(self, files: OpenFiles, fragment: Fragment, column: IndexedColumn) -> None:
-        self._reader = FragmentReader(files, fragment)
-        self._column = column
-
-    @property
-    def fragment_id(self) -> int:
-        """Id of the fragment."""
-        return self._reader.fragment.id
-
-    def arrays(self) -> Iterator[pa.Array]:
-        """Read the values of all rows in order, deleted rows included."""
-        end = self._reader.physical_rows
-        for rows in self._reader.scan(self._column.projection, start=0, end=end, batch_size=_BATCH_ROWS):
-            yield self._column.of(rows.columns[0])
-
-    def batches(self, *, by_row_id: bool = False) -> Iterator[tuple[Int64s, pa.Array]]:
-        """Read live rows in order: row addresses, or stable row ids, and values."""
-        first = self.fragment_id << ADDRESS_SHIFT
-        ids = self._reader.stable_row_ids.astype(np.int64) if by_row_id else None
-        start = 0
-        for values in self.arrays():
-            behind = start + len(values)
-            rows = np.arange(first + start, first + behind) if ids is None else ids[start:behind]
-            live = self._reader.live_mask(start, behind)
-            start = behind
-            yield (rows, values) if live is None else (rows[live], values.filter(mask_array(live)))

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from lance_core.frozen import frozen
 from lance_core.index.inverted_words import NearPattern, near_words
 from lance_core.index.text.score import WordPostings
-from lance_core.scan.indexed import ColumnOfFragment
+from lance_core.scan.fragment_columns import FragmentColumns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -114,8 +114,8 @@ class UnindexedRows:
     def _texts(self) -> Iterator[tuple[Int64s, pa.Array]]:
         import pyarrow as pa  # noqa: PLC0415 its types are all that the rest needs
 
-        for fragment in self._fragments:
-            for addresses, texts in ColumnOfFragment(self._files, fragment, self._column).batches():
+        for column in FragmentColumns(self._files, self._fragments, self._column):
+            for addresses, texts in column.batches():
                 if self._allowed is None:
                     yield addresses, texts
                     continue

@@ -67,12 +67,11 @@ class VectorKind:
         self, target: SegmentTarget, fragments: Iterable[FragmentColumn], options: Mapping[str, Any]
     ) -> SegmentContent:
         """Learn a model, unless it is given, and write the vectors of all fragments by it."""
-        columns = list(fragments)
         model, loss = options[MODEL], None
         if model is None:
-            model, loss = train_model(target.column, columns, options)
+            model, loss = train_model(target.column, fragments, options)
         with PartitionedRows(model) as partitioned:
-            add_fragments(partitioned, model, columns, by_row_id=target.with_stable_row_ids)
+            add_fragments(partitioned, model, fragments, by_row_id=target.with_stable_row_ids)
             partitioned.write(target.files, loss)
         return _content(model, options)
 

@@ -256,6 +256,18 @@ def test_a_deletion_file_that_fails_takes_the_data_file_along(store):
     assert sorted(store.names("data")) == before
 
 
+@pytest.mark.parametrize("kind", ["BTREE", "BITMAP", "ZONEMAP", "BLOOMFILTER"])
+def test_columns_of_an_index_are_read_together(store, kind):
+    dataset = LanceDataset("far", snapshot=open_snapshot(store))
+    dataset.delete("a % 10 = 3")
+    store.wait_for_others("get", "data")
+    dataset.create_scalar_index("a", kind)
+    store.waiting.clear()
+    assert dataset.to_table(filter="a = 42 OR a = 43 OR a = 79")["a"].to_pylist() == [42, 79]
+    (index,) = dataset.describe_indices()
+    assert (index.index_type.upper(), index.num_rows_indexed) == (kind, 72)
+
+
 # -------------------------------------------------------------------------------------------------------- data files
 
 
