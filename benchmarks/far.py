@@ -129,6 +129,7 @@ def _works(rows: int) -> dict[str, tuple[str, Callable[[Any], Any]]]:
     return works | {
         "append 1,000 rows": ("1", lambda dataset: dataset.insert(some)),
         "merge 1,000 keys": ("keys", _merge),
+        "build BTREE, 50 fragments": ("50", lambda dataset: dataset.create_scalar_index("fare", "BTREE")),
         "5 tags and list": ("1", _tag),
         "clean-up": ("versions", lambda dataset: dataset.cleanup_old_versions(older_than=timedelta(0))),
         "compact": ("50", lambda dataset: dataset.optimize.compact_files(target_rows_per_fragment=1 << 30)),
