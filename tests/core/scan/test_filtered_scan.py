@@ -11,8 +11,7 @@ import lance_core
 from lance_core.encoding.dictionary_encoded import DictionaryEncoded
 from lance_core.encoding.layouts import constant, mini_block
 from lance_core.errors import InvalidInputError
-from lance_core.file.read import plan, strategy
-from lance_core.file.read import v2_1 as fields_v2_1
+from lance_core.file.read import plan, reader, strategy
 from lance_core.file.write import writer
 from lance_core.sql.predicate import Predicate
 
@@ -221,13 +220,14 @@ def test_a_filter_whose_result_is_kept_looks_at_four_batches_at_once(tmp_path, m
         pa.table({"pick": np.arange(count) % 4, "other": np.arange(count) % 1000}), tmp_path / "t"
     )
     looks = []
-    plan_selected = fields_v2_1.ContentV21.plan_selected
+    plan_rows = reader.plan_rows
 
-    def counted(self, fields, rows, kept):
-        looks.append(len(rows))
-        return plan_selected(self, fields, rows, kept)
+    def counted(fields, rows, selected=None):
+        if selected is not None:
+            looks.append(len(rows))
+        return plan_rows(fields, rows, selected)
 
-    monkeypatch.setattr(fields_v2_1.ContentV21, "plan_selected", counted)
+    monkeypatch.setattr(reader, "plan_rows", counted)
     assert sum(one.num_rows for one in made.to_batches(filter="pick = 1", batch_size=10_000)) == count // 4
     assert looks == [10_000] * 10
     looks.clear()
