@@ -4,6 +4,7 @@ import datetime as dt
 import random
 from decimal import Decimal
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -198,6 +199,25 @@ def test_scans_have_the_columns_conditions_and_limits_of_the_query(spark):
 def test_small_tables_are_broadcast(spark):
     frame = spark.sql("SELECT a.id FROM lance a JOIN lance b ON a.id = b.id")
     assert "BroadcastHashJoin" in plan(frame)
+
+
+@pytest.mark.parametrize(
+    ("values", "threshold", "is_broadcast"),
+    [
+        (np.random.default_rng(0).integers(0, 1 << 60, 4000), 48_000, True),  # stored: 32 KB, as rows: 64 KB
+        (np.zeros(4000, np.int64), 12_000, False),  # stored: hardly anything
+    ],
+)
+def test_tables_are_broadcast_by_their_stored_size(spark, tmp_path, values, threshold, is_broadcast):
+    """As Spark does with Parquet; but a table that packs well is not taken for tiny, since it is held as rows."""
+    lance_core.write_dataset(pa.table({"id": values}), tmp_path / "t")
+    frame = spark.range(1 << 40).join(spark.read.format("lance").load(str(tmp_path / "t")), "id")
+    before = spark.conf.get("spark.sql.autoBroadcastJoinThreshold")
+    spark.conf.set("spark.sql.autoBroadcastJoinThreshold", threshold)
+    try:
+        assert ("BroadcastHashJoin" in plan(frame)) == is_broadcast
+    finally:
+        spark.conf.set("spark.sql.autoBroadcastJoinThreshold", before)
 
 
 def test_an_option_and_a_setting_turn_the_rule_off(spark, tables):

@@ -24,6 +24,7 @@ import org.apache.spark.sql.types.StructType;
  */
 public class LanceScan implements Scan, SupportsReportStatistics, Statistics {
   private static final String KEY = "lance.pushdown";
+  private static final int MOST_PACKED = 4;
 
   public final LanceVersion version;
   public final StructType columns;
@@ -144,7 +145,9 @@ public class LanceScan implements Scan, SupportsReportStatistics, Statistics {
     double width = Math.max(1, columns.defaultSize());
     double rows = limit < 0 ? version.rows() : Math.min((long) limit, version.rows());
     double share = width / Math.max(width, version.width()) * rows / Math.max(1, version.rows());
-    return OptionalLong.of((long) Math.max(1, Math.max(rows * (width + 8), version.bytes() * share)));
+    // Stored bytes, as Spark takes for its own file formats, so that joins of the same data are planned alike. Columns
+    // that pack far better than most are not taken for small: a table that is broadcast is held as rows.
+    return OptionalLong.of((long) Math.max(1, Math.max(rows * (width + 8) / MOST_PACKED, version.bytes() * share)));
   }
 
   private List identity() {
