@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from lance_core.encoding.arrow_values import mask_array
 from lance_core.index.answer import ADDRESS_SHIFT
@@ -18,14 +19,13 @@ from lance_core.table.read_ahead import Work, chained
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    import pyarrow as pa
-
     from lance_core.format.fragment import Fragment
     from lance_core.index.column import IndexedColumn
     from lance_core.scan.open_files import OpenFiles
 
 Int64s: TypeAlias = npt.NDArray[np.int64]
-_BATCH_ROWS = 1 << 16
+_BATCH_ROWS, _BATCH_BYTES, _LEAST_ROWS = 1 << 16, 1 << 25, 1024
+"""Rows of a batch, fewer of wide vectors: several batches of several fragments are held when they are read ahead."""
 
 
 class FragmentColumns:
@@ -67,8 +67,15 @@ def _read_ahead(reader: FragmentReader, column: IndexedColumn) -> Iterator[tuple
     if reader.fragment.deletion_file is not None:
         _ = reader.deleted
     yield reader, None
-    for rows in reader.scan(column.projection, start=0, end=reader.physical_rows, batch_size=_BATCH_ROWS):
+    for rows in reader.scan(column.projection, start=0, end=reader.physical_rows, batch_size=_batch_rows(column)):
         yield reader, column.of(rows.columns[0])
+
+
+def _batch_rows(column: IndexedColumn) -> int:
+    if not pa.types.is_fixed_size_list(column.type) or not pa.types.is_primitive(column.type.value_type):
+        return _BATCH_ROWS
+    width = column.type.list_size * column.type.value_type.bit_width // 8
+    return min(_BATCH_ROWS, max(_LEAST_ROWS, _BATCH_BYTES // max(1, width)))
 
 
 class ColumnOfFragment:
