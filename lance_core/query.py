@@ -3,6 +3,7 @@
 from lance_core.index.text.query import (
     BooleanQuery,
     BoostQuery,
+    CombinedFieldsQuery,
     DocumentGranularity,
     FullTextOperator,
     FullTextQuery,
@@ -17,6 +18,7 @@ from lance_core.unsupported import late_names
 __all__ = [
     "BooleanQuery",
     "BoostQuery",
+    "CombinedFieldsQuery",
     "DocumentGranularity",
     "FullTextOperator",
     "FullTextQuery",

@@ -32,7 +32,7 @@ class SearchedTexts:
     Attributes:
         num_texts: Texts that have words.
         num_words: Words in them.
-        rows: Addresses of the texts that have one of the words.
+        rows: Addresses of the texts that have one of the words, or of all that have words.
         lengths: Number of words of each of these.
         postings: Postings of the words that were found.
     """
@@ -82,12 +82,15 @@ class UnindexedRows:
         self._analyzer = analyzer
         self._allowed = allowed
 
-    def read(self, patterns: Sequence[str | NearPattern], *, with_position: bool) -> SearchedTexts:
+    def read(
+        self, patterns: Sequence[str | NearPattern], *, with_position: bool = False, keeps_all: bool = False
+    ) -> SearchedTexts:
         """Read the texts.
 
         Args:
             patterns: Words, or what they must be near to.
             with_position: Keep the positions of words.
+            keeps_all: Keep the lengths of all texts that have words, not only of those that match.
         """
         numbers: dict[str, int] = {}
         rows: list[Int64s] = [np.empty(0, np.int64)]
@@ -96,9 +99,10 @@ class UnindexedRows:
         num_texts = num_words = num_kept = 0
         for addresses, texts in self._texts():
             for start, tokens in self._analyzer.batches(texts):
-                num_texts += len(np.unique(tokens.owners))
+                with_words = np.unique(tokens.owners)
+                num_texts += len(with_words)
                 num_words += len(tokens.codes)
-                here, selected = _matches(tokens, patterns, numbers)
+                here, selected = _matches(tokens, patterns, numbers, with_words if keeps_all else None)
                 rows.append(addresses[start + selected])
                 lengths.append(np.bincount(tokens.owners)[selected] if len(selected) else selected)
                 result.append(_Matches(here.texts + num_kept, here.tokens, here.positions))
@@ -123,13 +127,16 @@ class UnindexedRows:
                 yield addresses[selected], texts.filter(pa.array(selected))
 
 
-def _matches(tokens: Tokens, patterns: Sequence[str | NearPattern], numbers: dict[str, int]) -> tuple[_Matches, Int64s]:
-    """Return what was found in a batch, by number among the texts that have something, and which texts these are.
+def _matches(
+    tokens: Tokens, patterns: Sequence[str | NearPattern], numbers: dict[str, int], chosen: Int64s | None
+) -> tuple[_Matches, Int64s]:
+    """Return what was found in a batch, by number among the texts that are kept, and which texts these are.
 
     Args:
         tokens: Words of the batch.
         patterns: What is searched.
         numbers: Number of each word found so far; new ones are added.
+        chosen: Texts that are kept, ascending; None for those that have something.
     """
     exact = {pattern for pattern in patterns if isinstance(pattern, str)}
     near = [pattern for pattern in patterns if isinstance(pattern, NearPattern)]
@@ -138,7 +145,9 @@ def _matches(tokens: Tokens, patterns: Sequence[str | NearPattern], numbers: dic
         if term in exact or any(pattern.matches(term) for pattern in near):
             codes[code] = numbers.setdefault(term, len(numbers))
     is_found = codes[tokens.codes] >= 0
-    selected, owners = np.unique(tokens.owners[is_found], return_inverse=True)
+    matching = tokens.owners[is_found]
+    selected = np.unique(matching) if chosen is None else chosen
+    owners = np.searchsorted(selected, matching)
     return _Matches(owners, codes[tokens.codes[is_found]], tokens.positions[is_found]), selected
 
 

@@ -8,7 +8,8 @@ they are. All of this is as in pylance.
 from __future__ import annotations
 
 from contextlib import nullcontext
-from functools import partial, reduce
+from dataclasses import replace
+from functools import cached_property, partial, reduce
 from heapq import merge
 from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -26,9 +27,11 @@ from lance_core.index.inverted import INVERTED, InvertedSegment
 from lance_core.index.inverted_words import NearPattern
 from lance_core.index.moved import MovedSegment
 from lance_core.index.text.analyzer import Analyzer
+from lance_core.index.text.fields import FieldCollector, RowNumbers, combined_scores
 from lance_core.index.text.query import (
     BooleanQuery,
     BoostQuery,
+    CombinedFieldsQuery,
     FullTextOperator,
     MatchQuery,
     MultiMatchQuery,
@@ -44,10 +47,12 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from lance_core.format.fragment import Fragment
+    from lance_core.format.inverted_index import TextOptions
     from lance_core.format.manifest import Manifest
     from lance_core.index.column import IndexedColumn
     from lance_core.index.inverted_partition import Partition
     from lance_core.index.protocol import Segment
+    from lance_core.index.text.fields import Field
     from lance_core.index.text.query import FullTextQuery
     from lance_core.scan.indexed import OpenSegment
     from lance_core.scan.open_files import OpenFiles
@@ -144,7 +149,8 @@ class TextSearch:
 
         Raises:
             CorruptDataError: A file of an index is damaged.
-            InvalidInputError: A column that holds no texts, or a phrase in an index without positions.
+            InvalidInputError: A column that holds no texts, a phrase in an index without positions, or columns that
+                cannot be searched as one text.
             UnsupportedError: An index with a tokenizer or layout that lance_core does not have.
         """
         match query:
@@ -154,6 +160,8 @@ class TextSearch:
                 return self._of_column(query.column).phrase(query, count)
             case MultiMatchQuery():  # the best rows are among those of the column that they have their score from
                 return reduce(_best_of, [self.hits(part, count) for part in query.queries])
+            case CombinedFieldsQuery():
+                return self._of_fields(query)
             case BoostQuery():
                 positive, negative = self.hits(query.positive), self.hits(query.negative)
                 return Hits(positive.rows, positive.scores - query.negative_boost * negative.of(positive.rows))
@@ -175,6 +183,26 @@ class TextSearch:
         for part in must_not:
             result = result.selected(~np.isin(result.rows, part.rows, assume_unique=True))
         return result
+
+    def _of_fields(self, query: CombinedFieldsQuery) -> Hits:
+        columns = [self._of_column(path) for path in query.columns]
+        options = {path: column.options for path, column in zip(query.columns, columns, strict=True) if column.options}
+        if not options:
+            raise InvalidInputError(
+                f"none of the columns {', '.join(query.columns)} has a full-text index, which tells how texts are cut "
+                "into words; build one with create_scalar_index(column, 'INVERTED')"
+            )
+        if len({replace(chosen, with_position=False) for chosen in options.values()}) > 1:
+            raise InvalidInputError(
+                f"the full-text indices over {', '.join(options)} have different options; columns are searched as one "
+                "text if their words are cut alike"
+            )
+        analyzer = Analyzer(next(iter(options.values())))
+        tokens = list(dict.fromkeys(word for word, _ in analyzer.tokens(query.query)))
+        if not tokens:
+            return _NO_HITS
+        fields = [column.field(tokens, analyzer) for column in columns]
+        return Hits(*combined_scores(fields, query.boosts, needs_all=query.operator is FullTextOperator.AND))
 
     def _of_column(self, path: str) -> _ColumnSearch:
         if path not in self._columns:
@@ -299,6 +327,39 @@ class _ColumnSearch:
         )
         return self._search(search, count)
 
+    @property
+    def options(self) -> TextOptions | None:
+        """Options of the index; None if there is none."""
+        return self._segments[0].layout.options if self._segments else None
+
+    def field(self, tokens: Sequence[str], analyzer: Analyzer) -> Field:
+        """Return what the column tells about words.
+
+        Args:
+            tokens: Distinct words.
+            analyzer: Cuts texts into words where there is no index.
+        """
+        collected = FieldCollector(tokens)
+        with _naming(self._opened):
+            for opened, segment in zip(self._opened, self._segments, strict=True):
+                documents = self._document_rows(opened, segment)
+                collected.add_lengths(documents.lengths)
+                for partition in segment.partitions:
+                    collected.add_corpus(partition.num_documents, partition.total_words)
+                    for word, postings in partition.postings(tokens).items():
+                        rows = documents.locate(partition.rows_of(postings.documents))
+                        hits = self._restricted(rows, postings.frequencies)
+                        collected.add_word(word, len(rows), RowNumbers(hits.rows, hits.scores))
+        if self._unindexed:
+            unindexed = UnindexedRows(self._files, self._column, self._unindexed, analyzer, self._allowed)
+            texts = unindexed.read(tokens, keeps_all=True)
+            collected.add_lengths(RowNumbers(texts.rows, texts.lengths))
+            collected.add_corpus(texts.num_texts, texts.num_words)
+            for word, postings in texts.postings.items():
+                rows = texts.rows[postings.documents]
+                collected.add_word(word, len(rows), RowNumbers(rows, postings.frequencies))
+        return collected.finish()
+
     def _search(self, search: _WordSearch, count: int | None) -> Hits:
         if not search.patterns:
             return _NO_HITS
@@ -332,7 +393,7 @@ class _ColumnSearch:
         result: list[Hits] = []
         postings = iter(looked_up)
         for opened, segment in zip(self._opened, self._segments, strict=True):
-            locate = segment.kept_for(self._manifest, partial(self._locator, opened))
+            locate = self._document_rows(opened, segment).locate
             for partition, mine in zip(segment.partitions, postings, strict=False):
                 find = partial(scored, wanted, mine, partition.norms(corpus), weights)
                 result.append(self._of_partition(partition, find, locate, count))
@@ -352,6 +413,9 @@ class _ColumnSearch:
             return hits
         documents, scores = find()
         return self._restricted(locate(partition.rows_of(documents)), scores)
+
+    def _document_rows(self, opened: OpenSegment, segment: InvertedSegment) -> _DocumentRows:
+        return segment.kept_for(self._manifest, lambda: _DocumentRows(segment.partitions, self._locator(opened)))
 
     def _locator(self, opened: OpenSegment) -> Callable[[Int64s], Int64s]:
         """Return a function that finds the rows of documents; -1 for those that are not there any more."""
@@ -385,6 +449,27 @@ class _ColumnSearch:
         weights = {word: everything.weight(count) for word, count in together.items()}
         documents, scores = scored(wanted, texts.postings, DocumentNorms(everything, texts.lengths), weights)
         return Hits(texts.rows[documents], scores)
+
+
+class _DocumentRows:
+    """Finds the documents of a segment in a version.
+
+    Args:
+        partitions: Its partitions.
+        locate: Returns the rows of entries; -1 for those that are not there any more.
+    """
+
+    def __init__(self, partitions: Sequence[Partition], locate: Callable[[Int64s], Int64s]) -> None:
+        self._partitions = partitions
+        self.locate = locate
+
+    @cached_property
+    def lengths(self) -> RowNumbers:
+        """Number of words of each document."""
+        rows = np.concatenate([np.empty(0, np.int64), *(self.locate(part.rows) for part in self._partitions)])
+        numbers = np.concatenate([np.empty(0, np.uint32), *(part.lengths for part in self._partitions)])
+        order = np.argsort(rows, kind="stable")
+        return RowNumbers(rows[order], numbers[order])
 
 
 @frozen(kw_only=True)

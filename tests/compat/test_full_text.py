@@ -52,7 +52,11 @@ def random_query(rng, queries, *, is_fuzzy, depth=0):
         )
     if kind < 0.65:
         return queries.PhraseQuery(words, column, slop=rng.choice([0, 1, 3]))
-    if kind < 0.75:
+    if kind < 0.7:
+        return queries.CombinedFieldsQuery(
+            words, list(COLUMNS), boosts=rng.choice([None, [1.5, 2.0]]), operator=rng.choice(operators)
+        )
+    if kind < 0.77:
         return queries.MultiMatchQuery(words, list(COLUMNS), boosts=rng.choice([None, [1.0, 2.0]]))
     if kind < 0.85:
         return queries.BoostQuery(part(), part(), negative_boost=0.4)

@@ -12,6 +12,8 @@ from lance_core.errors import InvalidInputError, UnsupportedError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+_MOST_BOOST = 1 << 20
+
 
 class FullTextQueryType(Enum):
     """Kinds of queries."""
@@ -185,11 +187,7 @@ class MultiMatchQuery(FullTextQuery):
         boosts: list[float] | None = None,
         operator: FullTextOperator = FullTextOperator.OR,
     ) -> None:
-        if isinstance(columns, str) or not columns:
-            raise InvalidInputError("'columns' must be a list of at least one column")
-        factors = [1.0] * len(columns) if boosts is None else list(boosts)
-        if len(factors) != len(columns):
-            raise InvalidInputError(f"{len(columns)} columns have {len(factors)} 'boosts'; give one for each")
+        factors = _checked_boosts(columns, boosts)
         self.queries = tuple(
             MatchQuery(query, column, boost=boost, operator=operator)
             for column, boost in zip(columns, factors, strict=True)
@@ -198,6 +196,47 @@ class MultiMatchQuery(FullTextQuery):
     def query_type(self) -> FullTextQueryType:
         """Return the kind of the query."""
         return FullTextQueryType.MULTI_MATCH
+
+
+class CombinedFieldsQuery(FullTextQuery):
+    """Rows that have the words of a query in several columns, which count as one text (BM25F).
+
+    Other than with `MultiMatchQuery`, words of one query may be in different columns, and rare words are rare in all
+    of them together. At least one column must have a full-text index; indices of the columns must have the same
+    options, but for positions.
+
+    Args:
+        query: The words; each counts once.
+        columns: Names, or dotted paths inside structs.
+        boosts: Words and length of each column count so many times, from 1 to 1,048,576; 1 if None.
+        operator: Whether all words must be there, each in any of the columns, or at least one.
+
+    Raises:
+        InvalidInputError: No columns, a column twice, another number of factors, or one that is out of range.
+    """
+
+    def __init__(
+        self,
+        query: str,
+        columns: list[str],
+        *,
+        boosts: list[float] | None = None,
+        operator: FullTextOperator = FullTextOperator.OR,
+    ) -> None:
+        self.boosts = _checked_boosts(columns, boosts)
+        for column in columns:
+            _check_text(query, column)
+        if len(set(columns)) < len(columns):
+            raise InvalidInputError(f"'columns' has a column twice: {', '.join(columns)}")
+        if any(not 1 <= boost <= _MOST_BOOST for boost in self.boosts):
+            raise InvalidInputError(f"'boosts' must be numbers from 1 to {_MOST_BOOST:,}, not {list(self.boosts)}")
+        self.query = query
+        self.columns = tuple(columns)
+        self.operator = FullTextOperator(operator)
+
+    def query_type(self) -> FullTextQueryType:
+        """Return the kind of the query."""
+        return FullTextQueryType.COMBINED_FIELDS
 
 
 class BooleanQuery(FullTextQuery):
@@ -236,6 +275,8 @@ def columns_of(query: FullTextQuery) -> list[str]:
             result = columns_of(query.positive) + columns_of(query.negative)
         case MultiMatchQuery():
             result = [part.column for part in query.queries]
+        case CombinedFieldsQuery():
+            result = list(query.columns)
         case BooleanQuery():
             result = [column for _, part in query.queries for column in columns_of(part)]
         case _:
@@ -300,6 +341,16 @@ def _check_granularity(granularity: DocumentGranularity | None) -> None:
         raise UnsupportedError(
             f"'document_granularity' must be ROW, not {granularity!r}: searches find rows, not items"
         )
+
+
+def _checked_boosts(columns: Sequence[str], boosts: Sequence[float] | None) -> tuple[float, ...]:
+    """Return the factor of each column."""
+    if isinstance(columns, str) or not columns:
+        raise InvalidInputError("'columns' must be a list of at least one column")
+    factors = (1.0,) * len(columns) if boosts is None else tuple(map(float, boosts))
+    if len(factors) != len(columns):
+        raise InvalidInputError(f"{len(columns)} columns have {len(factors)} 'boosts'; give one for each")
+    return factors
 
 
 def _checked_boost(boost: float) -> float:

@@ -94,11 +94,11 @@ class Corpus:
 
     Attributes:
         num_documents: Documents.
-        total_words: Words in them.
+        total_words: Words in them; a fraction where columns have factors.
     """
 
     num_documents: int
-    total_words: int
+    total_words: float
 
     @property
     def average(self) -> float:
