@@ -93,6 +93,7 @@ class TextOptions:
         min_ngram_length: Characters of an n-gram at least.
         max_ngram_length: Characters of an n-gram at most.
         prefix_only: Only n-grams at the begin of a text.
+        lance_tokenizer: ``text``, or ``json`` for documents, which the type of the column says.
     """
 
     base_tokenizer: str = "simple"
@@ -107,10 +108,17 @@ class TextOptions:
     min_ngram_length: int = 3
     max_ngram_length: int = 3
     prefix_only: bool = False
+    lance_tokenizer: str = "text"
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """Return what users give."""
+        return {name: getattr(self, name) for name in _NAMES}
 
 
 DEFAULT_TEXT_OPTIONS = TextOptions()
-_NAMES = tuple(TextOptions.__annotations__)
+_DOCUMENT_KINDS = ("text", "json")
+_NAMES = tuple(name for name in TextOptions.__annotations__ if name != "lance_tokenizer")
 _FLAGS = tuple(name for name, kind in TextOptions.__annotations__.items() if kind == "bool")
 _LENGTHS = ("min_ngram_length", "max_ngram_length")
 
@@ -171,8 +179,7 @@ def without_filters(options: TextOptions) -> TextOptions:
 def encode_params(options: TextOptions) -> str:
     """Encode options as the JSON in ``metadata.lance``."""
     tokens = options.custom_stop_words
-    params: dict[str, Any] = {"lance_tokenizer": "text"}
-    params |= {name: getattr(options, name) for name in _NAMES}
+    params: dict[str, Any] = {"lance_tokenizer": options.lance_tokenizer, **options.given}
     params["custom_stop_words"] = None if tokens is None else list(tokens)
     params |= {"block_size": BLOCK_SIZE, "split_identifiers": False, "split_on_numerics": False}
     params |= {"preserve_original": False, "index_operators": False}
@@ -193,7 +200,7 @@ def decode_params(text: bytes, *, path: str) -> TextOptions:
         granularity = params.get("document_granularity") or "row"
     except (ValueError, AttributeError, RecursionError) as error:
         raise CorruptDataError("the options of a full-text index cannot be read", path=path) from error
-    if analyzer != "text":
+    if analyzer not in _DOCUMENT_KINDS:
         raise UnsupportedError(f"full-text indices of analyzer {analyzer!r} are not supported", path=path)
     if block_size != BLOCK_SIZE or granularity != "row":
         raise UnsupportedError(
@@ -202,7 +209,7 @@ def decode_params(text: bytes, *, path: str) -> TextOptions:
             path=path,
         )
     try:
-        return text_options(given)
+        return replace(text_options(given), lance_tokenizer=analyzer)
     except InvalidInputError as error:
         raise CorruptDataError(f"the options of a full-text index are wrong: {error.message}", path=path) from error
 

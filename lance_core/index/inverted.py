@@ -6,6 +6,7 @@ described in `lance_core.format.inverted_index`.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -15,10 +16,12 @@ import pyarrow as pa
 
 from lance_core.errors import InvalidInputError
 from lance_core.format.inverted_index import METADATA_FILE, TYPE_URL, VERSION, decode_index_metadata, text_options
+from lance_core.format.schema import JSON
 from lance_core.index.cache import BoundedCache
 from lance_core.index.external_sort import MEMORY_OPTION
 from lance_core.index.inverted_partition import Partition
-from lance_core.index.text.analyzer import Analyzer, is_text
+from lance_core.index.text.analyzer import is_text
+from lance_core.index.text.json_analyzer import make_analyzer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
     from lance_core.index.column import IndexedColumn
     from lance_core.index.files import SegmentFiles
     from lance_core.index.protocol import FragmentColumn, Relocation, Segment, SegmentContent, SegmentTarget
+    from lance_core.index.text.analyzer import Analyzer
     from lance_core.index.text.score import WordPostings
     from lance_core.sql.pruning import Question
 
@@ -58,7 +62,7 @@ class InvertedSegment:
     @cached_property
     def analyzer(self) -> Analyzer:
         """Turns texts into words as they are in this segment."""
-        return Analyzer(self.layout.options)
+        return make_analyzer(self.layout.options)
 
     @cached_property
     def partitions(self) -> list[Partition]:
@@ -72,7 +76,7 @@ class InvertedSegment:
     @property
     def options(self) -> Mapping[str, Any]:
         """Options that it was built with."""
-        return _values_of(self.layout.options)
+        return self.layout.options.given
 
     @property
     def statistics(self) -> Mapping[str, int]:
@@ -128,7 +132,7 @@ class InvertedKind:
         memory = given.get(MEMORY_OPTION, DEFAULT_MEMORY)
         if memory < 1:
             raise InvalidInputError(f"{MEMORY_OPTION} must be at least 1, not {memory}")
-        return {MEMORY_OPTION: memory, **_values_of(_text_options_of(given))}
+        return {MEMORY_OPTION: memory, **_text_options_of(given).given}
 
     def takes(self, kind: pa.DataType) -> bool:
         """Return whether values are texts, or lists of texts."""
@@ -146,7 +150,10 @@ class InvertedKind:
         from lance_core.index.inverted_build import InvertedBuilder  # noqa: PLC0415 rarely needed
 
         chosen = dict(options)
-        builder = InvertedBuilder(target.files, _text_options_of(chosen), chosen.get(MEMORY_OPTION, DEFAULT_MEMORY))
+        described = _text_options_of(chosen)
+        if target.column.leaf.logical_type == JSON:
+            described = replace(described, lance_tokenizer="json")
+        builder = InvertedBuilder(target.files, described, chosen.get(MEMORY_OPTION, DEFAULT_MEMORY))
         for fragment in fragments:
             for rows, texts in fragment.batches(by_row_id=target.with_stable_row_ids):
                 builder.add_texts(rows, texts)
@@ -167,10 +174,6 @@ class InvertedKind:
 def _text_options_of(options: Mapping[str, Any]) -> TextOptions:
     """Return the options of the tokenizer among all options."""
     return text_options({name: value for name, value in options.items() if name != MEMORY_OPTION})
-
-
-def _values_of(options: TextOptions) -> dict[str, Any]:
-    return {name: getattr(options, name) for name in type(options).__annotations__}
 
 
 INVERTED = InvertedKind()

@@ -29,7 +29,7 @@ from lance_core.format.inverted_index import (
 )
 from lance_core.format.posting_blocks import BLOCK, encode_positions, encode_postings
 from lance_core.index.protocol import SegmentContent
-from lance_core.index.text.analyzer import Analyzer
+from lance_core.index.text.json_analyzer import make_analyzer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -107,7 +107,7 @@ class InvertedBuilder:
     def __init__(self, files: SegmentFiles, options: TextOptions, max_memory_bytes: int) -> None:
         self._files = files
         self._options = options
-        self._analyzer = Analyzer(options)
+        self._analyzer = make_analyzer(options)
         self._most = max_memory_bytes
         self._pending = _Pending()
         self._partitions: list[int] = []

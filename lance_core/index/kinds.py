@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.format.index_metadata import index_fields
-from lance_core.format.schema import JSON
 from lance_core.format.vector_index import decode_details
 from lance_core.index.bitmap import BITMAP, LABEL_LIST
 from lance_core.index.bloom import BLOOM_FILTER
@@ -68,8 +67,6 @@ def check_build(kind: IndexKind, column: IndexedColumn, options: Mapping[str, An
         raise UnsupportedError(
             f"column {column.path!r} has type {column.type}, for which {kind.name} indices cannot be built"
         )
-    if kind is INVERTED and column.leaf.logical_type == JSON:  # pylance's have other words: a path and a value each
-        raise UnsupportedError(f"column {column.path!r} has JSON, for which {kind.name} indices cannot be built")
     if isinstance(kind, CheckedKind):
         return kind.check_options(options)
     for name, value in options.items():

@@ -26,8 +26,8 @@ from lance_core.index.column import column_to_index, path_of
 from lance_core.index.inverted import INVERTED, InvertedSegment
 from lance_core.index.inverted_words import NearPattern
 from lance_core.index.moved import MovedSegment
-from lance_core.index.text.analyzer import Analyzer
 from lance_core.index.text.fields import FieldCollector, RowNumbers, combined_scores
+from lance_core.index.text.json_analyzer import make_analyzer
 from lance_core.index.text.query import (
     BooleanQuery,
     BoostQuery,
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from lance_core.index.column import IndexedColumn
     from lance_core.index.inverted_partition import Partition
     from lance_core.index.protocol import Segment
+    from lance_core.index.text.analyzer import Analyzer
     from lance_core.index.text.fields import Field
     from lance_core.index.text.query import FullTextQuery
     from lance_core.scan.indexed import OpenSegment
@@ -197,7 +198,7 @@ class TextSearch:
                 f"the full-text indices over {', '.join(options)} have different options; columns are searched as one "
                 "text if their words are cut alike"
             )
-        analyzer = Analyzer(next(iter(options.values())))
+        analyzer = make_analyzer(next(iter(options.values())))
         tokens = list(dict.fromkeys(word for word, _ in analyzer.tokens(query.query)))
         if not tokens:
             return _NO_HITS
@@ -290,14 +291,18 @@ class _ColumnSearch:
         self._opened = segments
         self._segments = [_unmoved(opened.segment) for opened in segments]
         options = self._segments[0].layout.options if self._segments else DEFAULT_TEXT_OPTIONS
-        self._plain_analyzer = Analyzer(without_filters(options))
+        self._plain_analyzer = make_analyzer(without_filters(options))
         self._analyzer = self._segments[0].analyzer if self._segments else self._plain_analyzer
 
     def match(self, query: MatchQuery, count: int | None) -> Hits:
         """Return the rows that have the words of a query; ``count`` as in `TextSearch.hits`."""
         distance = query.fuzziness
-        tokens = (self._plain_analyzer if distance else self._analyzer).tokens(query.query)
-        patterns = [NearPattern(word, distance, query.prefix_length) if distance else word for word, _ in tokens]
+        analyzer = self._plain_analyzer if distance else self._analyzer
+        tokens = analyzer.tokens(query.query)
+        patterns = [
+            NearPattern(word, distance, analyzer.prefix_length(word) + query.prefix_length) if distance else word
+            for word, _ in tokens
+        ]
         search = _WordSearch(
             patterns=patterns,
             most=query.max_expansions,

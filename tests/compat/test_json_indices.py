@@ -10,7 +10,7 @@ import pytest
 from lance.indices import IndexConfig
 
 import lance_core
-from lance_core.errors import CorruptDataError, UnsupportedError
+from lance_core.errors import CorruptDataError
 
 pytestmark = pytest.mark.filterwarnings("ignore::lance_core.errors.IndexCoverageWarning")
 
@@ -129,9 +129,3 @@ def test_an_audit_compares_members_with_what_the_index_holds(uri):
     assert lance_core.repair(uri) == dict.fromkeys("asfb", "dropped")
     assert wrong(uri) == set()
     check(uri, uses=False)
-
-
-def test_words_of_documents_are_not_indexed_as_text(tmp_path):
-    table = lance_core.write_dataset(pa.table({"doc": pa.array(['{"a": "x"}'], pa.json_())}), tmp_path / "t")
-    with pytest.raises(UnsupportedError, match="'doc' has JSON"):
-        table.create_scalar_index("doc", "INVERTED")

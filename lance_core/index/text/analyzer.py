@@ -84,6 +84,11 @@ class Analyzer:
             for code, position in zip(result.codes.tolist(), result.positions.tolist(), strict=True)
         ]
 
+    def prefix_length(self, token: str) -> int:
+        """Return the number of characters before the word in a token of a query."""
+        del token
+        return 0
+
     def batches(self, texts: pa.Array) -> Iterator[tuple[int, Tokens]]:
         """Return the words of some texts at a time, with the number of the first text; lists count as one text."""
         texts = _joined(texts)
