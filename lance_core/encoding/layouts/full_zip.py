@@ -24,6 +24,7 @@ from lance_core.encoding.codecs import fixed_size_list, flat, packed_struct
 from lance_core.encoding.kernels import empty, gather, gather_words, join_ranges, starts_of
 from lance_core.encoding.layouts.page import Decoded, EncodedPage
 from lance_core.encoding.repdef import Levels, max_def, max_rep, max_visible_def
+from lance_core.encoding.strategy import MOST_WALKED_ROWS
 from lance_core.encoding.values import FixedListValues, FixedValues, StructValues, VariableValues
 from lance_core.errors import CorruptDataError
 from lance_core.format.encodings import Flat
@@ -38,8 +39,6 @@ if TYPE_CHECKING:
     from lance_core.encoding.repdef import Mask
     from lance_core.encoding.values import Bytes, Int64s, LeafValues
     from lance_core.format.encodings import Encoding
-
-_MOST_ROWS_ONE_BY_ONE = 16
 
 
 @frozen(kw_only=True)
@@ -175,7 +174,7 @@ def decode_rows(
             raise CorruptDataError("an entry of a full-zip page does not fill its row")
     elif layout.bits_rep == 0:
         raise CorruptDataError("a full-zip page with lists has no repetition levels")
-    elif len(starts) <= _MOST_ROWS_ONE_BY_ONE:
+    elif len(starts) <= MOST_WALKED_ROWS:
         entries = _walk_slowly(layout, memory, starts, ends)
     else:
         entries = _walk(layout, memory, starts, ends)

@@ -33,6 +33,7 @@ from lance_core.encoding.layouts.chunk_bytes import assemble, chunk_sizes, pad8
 from lance_core.encoding.layouts.chunk_table import encode_repetition_index, encode_words, level_bounds
 from lance_core.encoding.layouts.page import Decoded, EncodedPage
 from lance_core.encoding.repdef import Levels, max_rep, merge_layers, pick_levels, widen
+from lance_core.encoding.strategy import SPARSE_VALUES_SHARE
 from lance_core.encoding.values import Chunks, DictionaryValues, FixedValues, StructValues
 from lance_core.errors import CorruptDataError
 from lance_core.format.encodings import Flat
@@ -58,9 +59,6 @@ _Items: TypeAlias = "tuple[bytes, int]"
 _MAX_SMALL_CHUNK = 1 << 15
 _LEAST_VALUES = 2
 _PLAIN_WORDS = (Flat(32), Flat(64))
-
-_DENSE_SHARE = 1 / 8
-"""From this share of the values on, decoding all of them is cheaper than finding single ones."""
 
 
 @frozen(kw_only=True)
@@ -181,7 +179,7 @@ def _pick(layout: MiniBlockLayout, chunks: Chunks, positions: Int64s) -> Values:
     bounds = starts_of(chunks.counts)
     if len(positions) and int(np.maximum.reduce(positions)) >= bounds[-1]:
         raise CorruptDataError(f"value {int(positions.max())} is wanted of chunks that hold {int(bounds[-1])}")
-    if len(positions) > bounds[-1] * _DENSE_SHARE:
+    if len(positions) > bounds[-1] * SPARSE_VALUES_SHARE:
         return registry.decode_some(layout.values, chunks, positions)
     chunk_of = bounds.searchsorted(positions, side="right") - 1
     return registry.decode_points(layout.values, chunks, chunk_of, positions - bounds[chunk_of])

@@ -15,6 +15,7 @@ from lance_core.encoding import registry
 from lance_core.encoding.codecs.codec import one_block
 from lance_core.encoding.layouts.scalar_values import chunk_header, parts_of_chunk
 from lance_core.encoding.repdef import max_rep, max_visible_def
+from lance_core.encoding.strategy import MOST_SCALAR_LIST_ITEMS
 from lance_core.encoding.values import FixedListValues, FixedValues, VariableValues
 from lance_core.errors import CorruptDataError
 from lance_core.frozen import frozen
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
     from lance_core.format.page_layout import Layers, MiniBlockLayout
 
 _MANY_KINDS = 256
-_MOST_SCALAR_VALUES = 16
-"""More values than this are decoded together."""
 
 
 class ListPlace(NamedTuple):
@@ -129,7 +128,7 @@ class ListReader:
         if not levels.num_values:
             return []
         wanted = range(levels.first, levels.first + levels.num_values)
-        if len(wanted) <= _MOST_SCALAR_VALUES:
+        if len(wanted) <= MOST_SCALAR_LIST_ITEMS:
             buffer = buffer if self.value.open is None else self.value.open(buffer)
             return [self.value.read(buffer, 0, len(buffer), count, index) for index in wanted]
         value_indices = np.arange(wanted.start, wanted.stop)

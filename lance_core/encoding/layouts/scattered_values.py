@@ -16,6 +16,7 @@ from lance_core.encoding.kernels import gather_words, starts_of
 from lance_core.encoding.layouts.chunk_bytes import pad8
 from lance_core.encoding.layouts.mini_block import open_chunks
 from lance_core.encoding.plans import ByteRanges
+from lance_core.encoding.strategy import SCATTERED_VALUES_SHARE
 from lance_core.encoding.values import FixedValues
 from lance_core.errors import CorruptDataError
 from lance_core.frozen import frozen
@@ -29,9 +30,6 @@ if TYPE_CHECKING:
 
 
 _WORD_BYTES = (1, 2, 4, 8)
-
-_DENSE_SHARE = 2
-"""Where more than half of the values are wanted, decoding whole chunks takes half the time."""
 
 
 @frozen
@@ -136,7 +134,7 @@ def decode_points(
         definition = registry.decode_levels_at(
             layout.definition, opened.definition, scattered.chunk_of, scattered.index
         )
-    if len(scattered.index) * _DENSE_SHARE <= int(chunks.counts.sum()):
+    if len(scattered.index) <= int(chunks.counts.sum()) * SCATTERED_VALUES_SHARE:
         return definition, registry.decode_points(layout.values, chunks, scattered.chunk_of, scattered.index)
     if not _is_inside(scattered):
         raise CorruptDataError("values are wanted that their chunks do not hold")

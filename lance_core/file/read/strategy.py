@@ -1,4 +1,4 @@
-"""All thresholds of reading, and what is decided by them.
+"""All thresholds of reading, and what is decided by them; pages have some more in `lance_core.encoding.strategy`.
 
 Two kernels decode rows. The scalar kernel picks values one by one with plain numbers: its price grows with each value.
 The vector kernel decodes with arrays, for all columns that are encoded alike at one go: a step costs as much for one
