@@ -11,8 +11,6 @@ import numpy as np
 
 from lance_core.change.stage import FileLimits
 from lance_core.errors import InvalidInputError
-from lance_core.file.write.field_writer import RowGroups
-from lance_core.file.write.writer import PAGE_BYTES
 from lance_core.format.file_version import check_writable, resolve_version
 
 if TYPE_CHECKING:
@@ -150,6 +148,9 @@ def file_limits(
     max_rows_per_group: int | None = None,
 ) -> FileLimits:
     """Check when a data file is full, a page of it, and a row group of a file of version 0.1."""
+    from lance_core.file.write.field_writer import RowGroups  # noqa: PLC0415 whoever writes no file needs no encoder
+    from lance_core.file.write.writer import PAGE_BYTES  # noqa: PLC0415 whoever writes no file needs no encoder
+
     if max_page_bytes is not None and max_page_bytes < 1:
         raise InvalidInputError(f"max_page_bytes must be at least 1, not {max_page_bytes}; nothing was written")
     group_rows = DEFAULT_MAX_ROWS_PER_GROUP if max_rows_per_group is None else max_rows_per_group

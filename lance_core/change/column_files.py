@@ -17,7 +17,6 @@ import pyarrow as pa
 from lance_core.change.stage import FileLimits, remove_staged, stage_fragments
 from lance_core.encoding.kernels import numbers_array, numbers_of
 from lance_core.errors import InvalidInputError, UnsupportedError
-from lance_core.file.read.reader import DataFileReader
 from lance_core.file.write.field_writer import RowGroups
 from lance_core.format.file_version import LEGACY_FILE_VERSION, resolve_version
 from lance_core.format.fragment import DataFile
@@ -271,6 +270,8 @@ def data_file_of(snapshot: Snapshot, name: str) -> tuple[DataFile, int]:
     """
     path = f"{DATA_FOLDER}/{name}"
     source = snapshot.store.reader(path)
+    from lance_core.file.read.reader import DataFileReader  # noqa: PLC0415 whoever opens no file needs no decoder
+
     reader = DataFileReader(source, path=f"{snapshot.store.uri}/{path}")
     ids = dict(_paired(reader.schema.fields, snapshot.manifest.schema.fields, path))
     columns = sorted((column, ids[field_index]) for field_index, column in reader.column_numbers.items())

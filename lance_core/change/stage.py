@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 from lance_core.change.completion import Completion
 from lance_core.change.ingest import fit_batch, fit_schema, new_schema, read_input, with_missing
 from lance_core.encoding.profiles import check_profile
-from lance_core.file.write.writer import DataFileWriter, check_schema, open_writer
 from lance_core.format.blobs import blob_folder, blobs_for_version
 from lance_core.format.file_version import LEGACY_FILE_VERSION
 from lance_core.format.fragment import DataFile, Fragment
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from lance_core.file.write.field_writer import RowGroups
-    from lance_core.file.write.writer import AnyFileWriter
+    from lance_core.file.write.writer import AnyFileWriter, DataFileWriter
     from lance_core.format.schema import Schema
     from lance_core.store.base import Store
 
@@ -164,6 +163,8 @@ def stage_fragments(
         UnsupportedError: A type that files of this version cannot hold; nothing was written.
         InvalidInputError: Data that does not fit; all files of this call are removed again.
     """
+    from lance_core.file.write.writer import check_schema  # noqa: PLC0415 whoever writes no file needs no encoder
+
     check_schema(fields, version=data_storage_version)
     staging = FileStaging(
         store=store,
@@ -258,6 +259,8 @@ class FileStaging:
 
     def page_writer(self) -> DataFileWriter:
         """Return the file being written, which takes pages of other files as they are; not for version 0.1."""
+        from lance_core.file.write.writer import DataFileWriter  # noqa: PLC0415 whoever writes no file needs no encoder
+
         writer = self.writer()
         assert isinstance(writer, DataFileWriter)  # noqa: S101 for the type checker: callers have checked the version
         return writer
@@ -266,6 +269,8 @@ class FileStaging:
         """Return the file being written; a new one if there is none."""
         writer = self._writer
         if writer is None:
+            from lance_core.file.write.writer import open_writer  # noqa: PLC0415 whoever writes no file needs no encoder
+
             self._name = data_file_name(self.new_uuid())
             path = f"data/{self._name}"
             blobs = StagedBlobs(self.store, path, self.external_blobs)

@@ -70,12 +70,14 @@ def checking() -> Checking:
     Raises:
         InvalidInputError: Something else.
     """
-    text = os.environ.get(VARIABLE, Checking.ALL.value)
-    try:
-        return Checking(text)
-    except ValueError:
-        choices = ", ".join(mode.value for mode in Checking)
-        raise InvalidInputError(f"{VARIABLE} is one of {choices}, not {text!r}") from None
+    text = os.environ.get(VARIABLE)
+    mode = Checking.ALL if text is None else _MODES.get(text)
+    if mode is None:
+        raise InvalidInputError(f"{VARIABLE} is one of {', '.join(_MODES)}, not {text!r}")
+    return mode
+
+
+_MODES = {mode.value: mode for mode in Checking}
 
 
 class BlockChecks:
@@ -88,6 +90,9 @@ class BlockChecks:
         tail_sums: Those of the blocks of the tail.
         fetch: Reads a range of the file.
         size: Bytes in the file.
+
+    Attributes:
+        is_done: All blocks are known to be good.
     """
 
     def __init__(self, section: SumsBuffer, tail_sums: npt.NDArray[np.uint32], fetch: Fetch, size: int) -> None:
@@ -98,6 +103,7 @@ class BlockChecks:
         self._checksums: npt.NDArray[np.uint32] | None = None
         self._shift = section.tail_start - section.num_blocks * section.block_size
         self._is_good = np.zeros(section.num_blocks + section.num_tail_blocks, np.bool_)
+        self.is_done = False
 
     @property
     def content(self) -> tuple[int, int, int, bytes]:
@@ -107,6 +113,16 @@ class BlockChecks:
     def parts(self) -> tuple[tuple[int, int], tuple[int, int]]:
         """Return the two parts that have checksums: before them, and behind them; each begins where a block does."""
         return (0, self._section.start), (self._section.tail_start, self._size)
+
+    def check_all(self, data: memoryview) -> None:
+        """Check all blocks of a file that is at hand; nothing is known of any if one of them is damaged."""
+        section, width = self._section, self._section.block_size
+        expected = [*section.decode_first(self._fetch(*section.first_range)).tolist(), *self._tail_sums.tolist()]
+        starts = [*range(0, section.start, width), *range(section.tail_start, self._size, width)]
+        ends = [min(start + width, section.start if start < section.start else self._size) for start in starts]
+        actual = [crc32(data[start:end]) for start, end in zip(starts, ends, strict=True)]
+        self.is_done = actual == expected
+        self._is_good[:] = self.is_done
 
     def widened(self, start: int, end: int) -> tuple[int, int]:
         """Return the range with all of the blocks that it touches; itself if they are known to be good."""
@@ -330,13 +346,14 @@ def _union(starts: Int64s, ends: Int64s) -> Int64s:
     return low + np.flatnonzero(np.cumsum(depth))
 
 
-def open_checks(tail: memoryview, size: int, fetch: Fetch) -> BlockChecks | None:
+def open_checks(tail: memoryview, size: int, fetch: Fetch, *, is_whole: bool = False) -> BlockChecks | None:
     """Find the checksums of a file and check what was read of its tail.
 
     Args:
         tail: End of the file.
         size: Bytes in the file.
         fetch: Reads a range of the file.
+        is_whole: ``tail`` is the whole file, all of which is checked.
 
     Returns:
         None if the file has no checksums.
@@ -358,6 +375,10 @@ def open_checks(tail: memoryview, size: int, fetch: Fetch) -> BlockChecks | None
         return None
     tail_sums = decode_tail_sums(part(end - TRAILER_SIZE - 4 * section.num_tail_blocks, end), section)
     checks = BlockChecks(section, tail_sums, part, size)
+    if is_whole:
+        checks.check_all(tail)
+        if checks.is_done:
+            return checks
     first = max(0, -(-(tail_start - section.tail_start) // section.block_size))
     end_of_known = min(section.tail_start + first * section.block_size, size)
     checks.check(tail, np.array([end_of_known]), np.array([size]), at=tail_start)

@@ -13,7 +13,7 @@ from lance_core.file.integrity import TAIL_SIZE, Checking, checking, open_checks
 from lance_core.file.scattered import CopiedRanges, ScatteredRead, in_order
 from lance_core.store.base import AheadReader, MappedReader, StampedReader, offers
 from lance_core.store.io_coroutines import finished
-from lance_core.store.range_reader import Deferred
+from lance_core.store.range_reader import Deferred, WholeReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
@@ -42,6 +42,10 @@ class FileBytes:
         source: The file.
         when: When checksums are looked at; as the environment says if None.
         is_announced: `announce_end` has asked for its end.
+
+    Attributes:
+        tail: The end of the file.
+        content: The whole file if it has been read and is what was written; None otherwise.
     """
 
     def __init__(self, source: ObjectReader, *, when: Checking | None = None, is_announced: bool = False) -> None:
@@ -49,6 +53,7 @@ class FileBytes:
         end = source.size
         self._tail_start = max(0, end - TAIL_SIZE)
         self._mapped = source if offers(source, MappedReader, "mapped") else None
+        self._is_read = end <= TAIL_SIZE and isinstance(source, WholeReader)
         if self._mapped is not None and is_announced:
             self.tail: pa.Buffer = self._mapped.mapped.slice(self._tail_start)
         else:
@@ -56,7 +61,9 @@ class FileBytes:
         self._checking = checking() if when is None else when
         self._checks: BlockChecks | None = None
         if self._checking is not Checking.OFF:
-            self._checks = open_checks(memoryview(self.tail), end, self._fetch_one)
+            self._checks = open_checks(memoryview(self.tail), end, self._fetch_one, is_whole=self._is_read)
+        is_checked = self._checks is None or self._checks.is_done
+        self.content: pa.Buffer | None = self.tail if self._is_read and is_checked else None
 
     @property
     def size(self) -> int:
@@ -84,6 +91,9 @@ class FileBytes:
         Raises:
             CorruptDataError: They are not what was written.
         """
+        content = self.content
+        if content is not None:
+            return [content.slice(start, end - start) for start, end in ranges]
         return self._checked(ranges, self._fetch)
 
     def read(self, ranges: Ranges) -> list[pa.Buffer]:
@@ -110,7 +120,7 @@ class FileBytes:
 
     def announce(self, ranges: Ranges) -> None:
         """Ask for ranges of a mapped file that are about to be read."""
-        if self._mapped is not None and ranges:
+        if self._mapped is not None and ranges and not self._is_read:
             self._announce(self._mapped, ranges, self._checks)
 
     def copying(self, starts: Int64s, ends: Int64s) -> CopiedRanges:
@@ -148,11 +158,13 @@ class FileBytes:
 
     def reading(self, coroutine: ReadPlan[_T], *, is_scan: bool) -> IoCoroutine[_T]:
         """As `run`, but stops where a mapped file was asked for something."""
-        source = self._mapped
+        source, content = self._mapped, self.content
         try:
             wanted = next(coroutine)
             while True:
-                if source is None:
+                if content is not None:
+                    buffers = [self._part(content, request) for request in wanted]
+                elif source is None:
                     buffers = self._answer(wanted, is_scan=is_scan)
                 else:
                     checks = self._checks_of(is_scan=is_scan)
@@ -176,7 +188,7 @@ class FileBytes:
 
     def _checked(self, ranges: Ranges, read: Callable[[Ranges], list[pa.Buffer]]) -> list[pa.Buffer]:
         checks = self._checks
-        if checks is None:
+        if checks is None or checks.is_done:
             return read(ranges)
         if self._mapped is not None:
             starts, ends = np.array(ranges, np.int64).reshape(-1, 2).T
@@ -218,6 +230,13 @@ class FileBytes:
             # Whole blocks are looked at: what is not announced would be waited for, block after block.
             source.announce(*((starts, ends) if checks_of_range is None else checks_of_range.spread(starts, ends)))
         return bounds
+
+    def _part(self, content: pa.Buffer, wanted: tuple[int, int] | ByteRanges) -> pa.Buffer | RangeBuffers:
+        """Return what is wanted of the whole file."""
+        if isinstance(wanted, ByteRanges):
+            self._check_bounds(wanted.starts, wanted.ends)
+            return RangeBuffers(np.frombuffer(content, np.uint8))
+        return self._source.read_ranges([wanted])[0]
 
     def _check_bounds(self, starts: Int64s, ends: Int64s) -> None:
         if len(starts) and (starts.min() < 0 or ends.max() > self.size or (ends < starts).any()):
@@ -303,7 +322,7 @@ def _joined(scattered: Sequence[ByteRanges]) -> _Bounds:
 def announce_end(source: ObjectReader) -> bool:
     """Ask for the end of a file, which is read when it is opened; False if there is no need to."""
     size = source.size
-    if not offers(source, MappedReader, "mapped"):
+    if isinstance(source, WholeReader) or not offers(source, MappedReader, "mapped"):
         return False
     source.announce(np.array([max(0, size - TAIL_SIZE)]), np.array([size]))
     return True

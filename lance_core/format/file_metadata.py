@@ -28,6 +28,8 @@ _COLUMN_ENCODING = b"\x0a\x1f/lance.encodings.ColumnEncoding\x12\x02\x0a\x00"
 # Likewise with ColumnEncoding{blob: Blob{inner: ColumnEncoding{values: Empty}}}.
 _BLOB_ENCODING = b"\x0a\x1f/lance.encodings.ColumnEncoding\x12\x06\x1a\x04\x0a\x02\x0a\x00"
 _MANY_LAYOUTS = 256
+_LARGE_DESCRIPTOR = 1 << 14
+"""Descriptors of so many bytes are not kept."""
 MAX_ROWS = 2**48
 """More rows in one file are taken for damage."""
 
@@ -152,6 +154,13 @@ def decode_descriptor(data: bytes) -> tuple[Schema, int]:
         CorruptDataError: Not a FileDescriptor.
     """
     check_limit("max_metadata_bytes", len(data), "bytes of a file descriptor")
+    decode = _decode_descriptor if len(data) < _LARGE_DESCRIPTOR else _decode_descriptor.__wrapped__
+    return decode(data)
+
+
+@lru_cache(maxsize=64)
+def _decode_descriptor(data: bytes) -> tuple[Schema, int]:
+    """Decode what small files of a table with as many rows have in common."""
     try:
         message = file_pb2.FileDescriptor.FromString(data)
     except DecodeError as error:

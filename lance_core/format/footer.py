@@ -23,15 +23,13 @@ from __future__ import annotations
 import struct
 from itertools import chain
 
-import numpy as np
-import numpy.typing as npt
-
 from lance_core.errors import CorruptDataError
 from lance_core.frozen import frozen
 
 MAGIC = b"LANC"
 _FOOTER = struct.Struct("<QQQIIHH4s")
 _VERSION = struct.Struct("<HH4s")
+_ENTRY = struct.Struct("<QQ")
 FOOTER_SIZE = _FOOTER.size
 ENTRY_SIZE = 16
 """Bytes of an entry of a table."""
@@ -133,8 +131,7 @@ def decode_table(data: bytes | memoryview, *, limit: int, what: str) -> list[tup
     Raises:
         CorruptDataError: An entry lies outside the file.
     """
-    table: npt.NDArray[np.uint64] = np.frombuffer(data, dtype="<u8").reshape(-1, 2)
-    entries: list[tuple[int, int]] = [(int(position), int(length)) for position, length in table.tolist()]
+    entries: list[tuple[int, int]] = list(_ENTRY.iter_unpack(data))
     for position, length in entries:
         if position + length > limit:
             raise CorruptDataError(f"an entry of the {what} table lies outside the file", offset=position)

@@ -8,14 +8,13 @@ import numpy as np
 import pyarrow as pa
 
 from lance_core.errors import CorruptDataError
-from lance_core.file.read.reader import DataFileReader
-from lance_core.file.write.writer import DataFileWriter
 from lance_core.format.paths import INDICES_FOLDER, base_prefix
 from lance_core.format.schema import Schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from lance_core.file.read.reader import DataFileReader
     from lance_core.format.index_metadata import IndexMetadata
     from lance_core.store.base import Store
 
@@ -56,6 +55,8 @@ class SegmentFiles:
             NotFoundError: It is missing.
         """
         path = self.path(name)
+        from lance_core.file.read.reader import DataFileReader  # noqa: PLC0415 whoever opens no file needs no decoder
+
         return DataFileReader(self._store.reader(path), path=f"{self._store.uri}/{path}")
 
     def write(
@@ -76,6 +77,8 @@ class SegmentFiles:
             metadata: Schema metadata.
             buffers: Global buffers by the key of the schema metadata that gets the number of the buffer.
         """
+        from lance_core.file.write.writer import DataFileWriter  # noqa: PLC0415 whoever writes no file needs no encoder
+
         self._begun.append(name)  # a store may have the file although it reports an error
         writer = DataFileWriter(self._store.writer(self.path(name)), Schema.from_arrow(schema), version=_FILE_VERSION)
         try:

@@ -84,7 +84,7 @@ def split_projection(projection: Schema, files: Sequence[DataFile]) -> tuple[Fil
 
 def _share(projection: Schema, file: DataFile) -> _Share:
     fields, indices = file.fields, file.column_indices
-    for entry in list(_cached_shares):
+    for entry in _cached_shares.copy():
         if entry.fields == fields and entry.indices == indices and entry.projection == projection:
             return entry
     wanted = {field.id: field for field in projection.walk()}

@@ -91,8 +91,7 @@ class FragmentReader:
     def __init__(self, files: OpenFiles, fragment: Fragment) -> None:
         self.fragment = fragment
         self._files = files
-        self._last_parts: tuple[Schema, Sequence[FilePart]] | None = None
-        self._last_stored: tuple[Sequence[FilePart], list[_Stored]] | None = None
+        self._last_splits: tuple[tuple[Schema, tuple[tuple[FilePart, ...], tuple[_Stored, ...]]], ...] = ()
 
     @property
     def physical_rows(self) -> int:
@@ -178,10 +177,10 @@ class FragmentReader:
         Returns:
             The rows in order, in parts: values, or places in dictionaries. None if the field is not stored as one.
         """
-        parts = self._parts(projection)
+        parts, reads = self._split(projection)
         if len(projection.fields) != 1 or len(parts) != 1:
             return None
-        part, stored = parts[0], self._stored(parts)[0]
+        part, stored = parts[0], reads[0]
         if stored.schema.fields != projection.fields:
             return None
         return self._open(part).scan_dictionary(
@@ -199,10 +198,10 @@ class FragmentReader:
             Reads a range, deleted rows included, or those rows of it that are wanted: at least one, counted from its
             first row, ascending.
         """
-        parts = self._parts(projection)
+        parts, reads = self._split(projection)
         files = [
             (part, stored, self._open(part).cursor(stored.schema, part.columns, end=end))
-            for part, stored in zip(parts, self._stored(parts), strict=True)
+            for part, stored in zip(parts, reads, strict=True)
         ]
 
         def read(rows: range, selected: Offsets | None) -> list[pa.Array]:
@@ -234,33 +233,39 @@ class FragmentReader:
 
     def only_part(self, projection: Schema) -> FilePart | None:
         """The file that holds all of a projection as it is wanted; None if nothing less than `taking` will do."""
-        parts = self._parts(projection)
+        parts, reads = self._split(projection)
         if len(parts) != 1 or parts[0].schema.fields != projection.fields:
             return None
-        (stored,) = self._stored(parts)
+        stored = reads[0]
         return parts[0] if stored.schema.fields == projection.fields and not stored.lacks_bytes else None
 
     def taking(self, projection: Schema, offsets: npt.NDArray[np.int64]) -> IoCoroutine[list[pa.Array]]:
         """As `take`, but stops where a mapped file was asked for something."""
-        parts = self._parts(projection)
+        parts, reads = self._split(projection)
         batches: list[pa.RecordBatch] = []
-        for part, stored in zip(parts, self._stored(parts), strict=True):
+        for part, stored in zip(parts, reads, strict=True):
             file = yield from self._files.opening(part.file, num_rows=self.fragment.physical_rows)
             columns = yield from file.taking(stored.schema, part.columns, offsets)
             batches.append(self._with_bytes(part, stored, columns))
         return list(self._rows(projection, parts, batches, 0, len(offsets), offsets=offsets).columns)
 
-    def _parts(self, projection: Schema) -> Sequence[FilePart]:
-        """Divide a projection among the files; consecutive calls ask for the same projection."""
-        last = self._last_parts
-        if last is None or last[0] is not projection:
-            if not self.fragment.files:
-                raise CorruptDataError(f"fragment {self.fragment.id} has no data files")
-            parts = split_projection(projection, self.fragment.files)
-            lost = lost_fields(projection, parts)
-            shapes = [part for path in lost if (part := self._shape(path)) is not None]
-            last = self._last_parts = (projection, (*parts, *shapes))
-        return last[1]
+    def _parts(self, projection: Schema) -> tuple[FilePart, ...]:
+        """Divide a projection among the files."""
+        return self._split(projection)[0]
+
+    def _split(self, projection: Schema) -> tuple[tuple[FilePart, ...], tuple[_Stored, ...]]:
+        """Divide a projection among the files, with the reads of these; calls ask for the same two projections."""
+        for wanted, split in self._last_splits:
+            if wanted is projection:
+                return split
+        if not self.fragment.files:
+            raise CorruptDataError(f"fragment {self.fragment.id} has no data files")
+        parts = split_projection(projection, self.fragment.files)
+        if lost := lost_fields(projection, parts):
+            parts += tuple([part for path in lost if (part := self._shape(path)) is not None])
+        split = parts, tuple([_stored_as(part.schema) for part in parts])
+        self._last_splits = ((projection, split), *self._last_splits[:1])
+        return split
 
     def _shape(self, path: Sequence[Field]) -> FilePart | None:
         """Return the part that holds the levels of a field of which no stored child is selected."""
@@ -270,14 +275,6 @@ class FragmentReader:
                 if (part := part_with_shape(file, stored, path)) is not None:
                     return part
         return None
-
-    def _stored(self, parts: Sequence[FilePart]) -> list[_Stored]:
-        """Return the reads of the files; consecutive calls ask for the same."""
-        last = self._last_stored
-        if last is None or last[0] is not parts:
-            stored = [_stored_as(part.schema) for part in parts]
-            last = self._last_stored = (parts, stored)
-        return last[1]
 
     def _scan_part(self, part: FilePart, rows: Mapping[str, int], *, is_kept: bool) -> Iterator[pa.RecordBatch]:
         stored = view_schema(part.schema, BlobView.DESCRIPTIONS)

@@ -11,7 +11,6 @@ import numpy as np
 from lance_core.encoding.kernels import starts_of, take_inside
 from lance_core.errors import LanceError, StoreTimeoutError
 from lance_core.file.read.field_reader import joined
-from lance_core.file.read.several_files import can_be_joined, take_joined
 from lance_core.scan.candidates import candidate_ranges, decided_matches
 from lance_core.scan.deletions import Offsets, live_mask
 from lance_core.scan.fragment_reader import LEAVES_HAVE_SHAPES, FragmentReader, Rows
@@ -140,6 +139,8 @@ def take_together(files: OpenFiles, wanted: Sequence[RowsOfFragment], projection
         An array for each field with the rows of all fragments, one after the other; None if each fragment has to be
         read for itself, also to find out which file is damaged.
     """
+    from lance_core.file.read.several_files import can_be_joined, take_joined  # noqa: PLC0415 see `OpenFiles`
+
     parts = [(reader, part, rows) for reader, rows in wanted if (part := reader.only_part(projection)) is not None]
     if len(parts) < len(wanted):
         return None

@@ -7,7 +7,6 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from lance_core.errors import CorruptDataError
-from lance_core.file.read.reader import DataFileReader
 from lance_core.file.source import announce_end
 from lance_core.format.paths import data_file_path
 from lance_core.store.io_coroutines import finished
@@ -17,6 +16,7 @@ from lance_core.table.once import once
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from lance_core.file.read.reader import DataFileReader
     from lance_core.format.fragment import DataFile
     from lance_core.index.moved import LaterMoves
     from lance_core.index.protocol import Segment
@@ -99,10 +99,12 @@ class OpenFiles:
                 self._readers.move_to_end(key)
                 return cached
         path = data_file_path(file)
-        source = sized_reader(self.store, path, file.file_size_bytes) if self.is_far else self.store.reader(path)
+        source = sized_reader(self.store, path, file.file_size_bytes)
         is_announced = announce_end(source)
         if is_announced:
             yield
+        from lance_core.file.read.reader import DataFileReader  # noqa: PLC0415 whoever opens no file needs no decoder
+
         reader = DataFileReader(source, path=f"{self.store.uri}/{path}", is_announced=is_announced)
         if reader.num_rows != num_rows:
             raise CorruptDataError(f"the data file has {reader.num_rows} rows, the manifest says {num_rows}", path=path)

@@ -27,7 +27,7 @@ from lance_core.errors import (
     UnsafeStoreError,
 )
 from lance_core.store.base import ObjectInfo
-from lance_core.store.local_reader import LocalReader, check_regular
+from lance_core.store.local_reader import LocalReader, check_regular, read_small
 from lance_core.store.paths import check_path
 from lance_core.store.reserve import LEAST_BYTES, reserve
 from lance_core.store.sizes import check_size
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from lance_core.store.local_reader import SmallFile
 Begun = TypeVar("Begun")
 
 _TEMPORARY_PREFIX = ".tmp_"
@@ -46,6 +47,8 @@ _READ_ONLY = os.O_RDONLY | _OPEN
 _REWRITE = os.O_WRONLY | _OPEN | getattr(os, "O_NOFOLLOW", 0)
 _MOST_SETTLED = 1 << 10
 """Bytes of a file that is worth looking at whether it is settled: the hint of pylance has some forty."""
+_SMALL_FILE = 1 << 14
+"""Files of so many bytes are read, larger ones are mapped."""
 _MOST_UNCHECKED = 1 << 10
 """So few bytes are read without asking for a limit."""
 _NO_HARD_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK})
@@ -82,6 +85,11 @@ class LocalStore:
     def reader(self, path: str, /) -> LocalReader:
         """Map a file into memory."""
         return LocalReader(self._path(path))
+
+    def sized_reader(self, path: str, size: int, /, *, most_bytes: int) -> SmallFile | LocalReader:
+        """Open a file that has ``size`` bytes if it is what it was; a small one comes whole."""
+        most_bytes = min(most_bytes, _SMALL_FILE)
+        return read_small(self._path(path), most_bytes) if size <= most_bytes else self.reader(path)
 
     def get(self, path: str, /) -> bytes:
         """Read a whole file."""

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from lance_core.errors import CorruptDataError, NotFoundError
 from lance_core.store.memory import copy_ranges
+from lance_core.store.range_reader import WholeReader
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     Int64s = npt.NDArray[np.int64]
+    Stamp = tuple[int, int, int, int]
 
 _CAN_ADVISE = hasattr(os, "posix_fadvise")
 _CAN_COPY = hasattr(os, "preadv")
@@ -37,6 +39,7 @@ _KINDS = (
     (stat.S_ISCHR, "a device"),
     (stat.S_ISBLK, "a device"),
 )
+_READ_ONLY = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)  # does not wait for a FIFO
 _MAX_PLAIN_RANGES = 32
 """So few are put together in plain numbers, which takes a quarter to half of the time."""
 
@@ -108,8 +111,7 @@ class LocalReader:
         self._size: int = file.size()
         self._path = path
         self._mapped = _whole(file, self._size)
-        status = os.fstat(file.fileno())
-        self._stamp = status.st_dev, status.st_ino, status.st_mtime_ns, status.st_ctime_ns
+        self._stamp = _stamp_of(os.fstat(file.fileno()))
         self._key = id(self)
         _IDLE[self._key] = file
 
@@ -127,7 +129,7 @@ class LocalReader:
         return self._mapped
 
     @property
-    def stamp(self) -> tuple[int, int, int, int]:
+    def stamp(self) -> Stamp:
         """Identity and time of the last change of the file."""
         return self._stamp
 
@@ -197,6 +199,47 @@ class LocalReader:
         file = _IDLE.pop(self._key, None)
         if file is not None:
             file.close()
+
+
+class SmallFile(WholeReader):
+    """A small file that was read whole, which takes a quarter of the time of mapping it. May be shared by threads.
+
+    Args:
+        data: Its content.
+        path: Absolute path.
+        stamp: Identity and time of the last change of the file.
+    """
+
+    def __init__(self, data: bytes, path: str, stamp: Stamp) -> None:
+        super().__init__(data, path)
+        self.stamp = stamp
+
+
+def read_small(path: str, most_bytes: int) -> SmallFile | LocalReader:
+    """Read a file of at most ``most_bytes`` whole; one that is larger is mapped, or whatever else is in its place.
+
+    Args:
+        path: Absolute path.
+        most_bytes: Bytes that are read.
+
+    Raises:
+        NotFoundError, CorruptDataError: As `LocalReader`.
+    """
+    try:
+        descriptor = os.open(path, _READ_ONLY)
+    except OSError:  # no such file, or too many open ones
+        return LocalReader(path)
+    try:
+        status = os.fstat(descriptor)
+        size = status.st_size
+        data = os.read(descriptor, size) if stat.S_ISREG(status.st_mode) and size <= most_bytes else None
+    finally:
+        os.close(descriptor)
+    return LocalReader(path) if data is None or len(data) < size else SmallFile(data, path, _stamp_of(status))
+
+
+def _stamp_of(status: os.stat_result) -> Stamp:
+    return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_ctime_ns
 
 
 def _whole(file: pa.MemoryMappedFile, size: int) -> pa.Buffer:

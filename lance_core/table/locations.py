@@ -407,7 +407,7 @@ def waits_in_tasks(store: Store) -> bool:
 def sized_reader(store: Store, path: str, size: int, *, most_bytes: int = WHOLE_BYTES) -> ObjectReader:
     """Open an object that has ``size`` bytes if it is what it was.
 
-    Stores that are far away read one of at most ``most_bytes`` whole.
+    Stores that are far away read one of at most ``most_bytes`` whole, the local one if it is small.
     """
     if not size or not offers(store, FarStore, "sized_reader"):
         return store.reader(path)

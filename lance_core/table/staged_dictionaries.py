@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lance_core.file.read.reader import DataFileReader
 from lance_core.format.file_version import LEGACY_FILE_VERSION
 from lance_core.format.legacy_dictionaries import is_legacy_dictionary
 from lance_core.format.operations import Merge, Overwrite
@@ -45,6 +44,8 @@ def staged_dictionaries(
         if not ids:
             continue
         path = data_file_path(file)
+        from lance_core.file.read.reader import DataFileReader  # noqa: PLC0415 whoever opens no file needs no decoder
+
         reader = DataFileReader(store_of_new_files(store, operation, base).reader(path), path=f"{store.uri}/{path}")
         for field_id, dictionary in reader.dictionaries(ids).items():
             by_field.setdefault(field_id, []).append(dictionary)

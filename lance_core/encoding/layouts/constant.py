@@ -18,6 +18,7 @@ Source: message ``ConstantLayout``.
 
 from __future__ import annotations
 
+import struct
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,7 +27,7 @@ import pyarrow as pa
 from lance_core.encoding import registry
 from lance_core.encoding.arrow_values import offset_dtype
 from lance_core.encoding.choose_levels import encode_level_chunks
-from lance_core.encoding.kernels import empty, gather
+from lance_core.encoding.kernels import empty, gather, starts_of
 from lance_core.encoding.layouts import sparse
 from lance_core.encoding.layouts.page import Decoded, EncodedPage
 from lance_core.encoding.repdef import Levels, max_def, max_rep, rows_of_levels
@@ -69,10 +70,11 @@ def decode(
         every = _decode_levels(layout, buffers[-2:] if len(buffers) >= 2 else (), num_rows)
     levels, slots = rows_of_levels(every, rows)
     num_slots = len(slots)
-    if layout.inline_value is not None:
-        values = _repeat(np.frombuffer(layout.inline_value, np.uint8), kind, num_slots)
-    else:
-        values = None if is_null else _repeat_frame(buffers[0], kind, num_slots)
+    values = None
+    if not is_null:
+        inline = layout.inline_value
+        value = _framed(memoryview(buffers[0]), kind) if inline is None else inline
+        values = _repeat(np.frombuffer(value, np.uint8), kind, num_slots)
     if is_null and levels.definition is None and max_def(levels.layers):
         # Nothing but null leaves is written without levels.
         levels = Levels(levels.layers, levels.rep, np.ones(num_slots, np.uint16))
@@ -129,24 +131,69 @@ def _repeat(value: Bytes, kind: pa.DataType, count: int) -> Values:
     return FixedValues(np.tile(value, (count, 1)))
 
 
-def _repeat_frame(frame: Bytes, kind: pa.DataType, count: int) -> Values:
+def _framed(frame: memoryview, kind: pa.DataType) -> memoryview:
+    """Return the value in a frame."""
     dtype = offset_dtype(kind)
     needed = 1 if dtype is None else 2
     head = 4 + 4 * needed
     if len(frame) < head:
         raise CorruptDataError("the frame of a constant is too short")
-    lengths = np.ascontiguousarray(frame[:head]).view("<u4").astype(np.int64)
-    if int(lengths[0]) != needed or head + int(lengths[1:].sum()) > len(frame):
+    count, *lengths = struct.unpack_from(f"<{needed + 1}I", frame)
+    if count != needed or head + sum(lengths) > len(frame):
         raise CorruptDataError("the frame of a constant does not fit its type")
-    parts = np.split(frame[head:], np.cumsum(lengths[1:]))[:needed]
     if dtype is None:
-        return _repeat(parts[0], kind, count)
-    if len(parts[0]) != 2 * np.dtype(dtype).itemsize:
+        return frame[head : head + lengths[0]]
+    if lengths[0] != 2 * np.dtype(dtype).itemsize:
         raise CorruptDataError("the frame of a constant string has no two offsets")
-    begin, end = np.ascontiguousarray(parts[0]).view(dtype).tolist()
-    if not 0 <= begin <= end <= len(parts[1]):
+    begin, end = struct.unpack_from("<ii" if dtype == np.int32 else "<qq", frame, head)
+    if not 0 <= begin <= end <= lengths[1]:
         raise CorruptDataError("the offsets of a constant string leave its frame")
-    return _repeat(parts[1][begin:end], kind, count)
+    at = head + lengths[0]
+    return frame[at + begin : at + end]
+
+
+def value_of(layout: ConstantLayout, buffers: Sequence[pa.Buffer], kind: pa.DataType) -> bytes | None:
+    """Return the one value that all rows of a page have; None if there are levels or nulls.
+
+    Args:
+        layout: Layout of the page.
+        buffers: All its buffers.
+        kind: Arrow type of the leaf.
+
+    Raises:
+        CorruptDataError: A buffer that does not fit the layout.
+    """
+    if layout.sparse is not None or max_rep(layout.layers) or pa.types.is_nested(kind) or pa.types.is_null(kind):
+        return None
+    if layout.inline_value is not None:
+        return None if buffers else layout.inline_value
+    return bytes(_framed(memoryview(buffers[0]), kind)) if len(buffers) == 1 else None
+
+
+def repeat_each(values: Sequence[bytes], counts: Sequence[int], kind: pa.DataType) -> Values:
+    """Return values, each as often as its page has rows.
+
+    Args:
+        values: Shape (n,), from `value_of`.
+        counts: Shape (n,).
+        kind: Arrow type of the leaf.
+
+    Raises:
+        CorruptDataError: A value of another width than that of the type.
+    """
+    if offset_dtype(kind) is not None:
+        lengths = np.repeat(np.fromiter(map(len, values), np.int64, len(values)), counts)
+        data = b"".join([value * count for value, count in zip(values, counts, strict=True)])
+        return VariableValues(starts_of(lengths), np.frombuffer(data, np.uint8))
+    is_boolean = pa.types.is_boolean(kind)
+    width = 1 if is_boolean else kind.bit_width // 8
+    for value in values:
+        if len(value) != width:
+            raise CorruptDataError(f"a constant of {len(value)} bytes for {kind}")
+    data = np.frombuffer(b"".join(values), _UNSIGNED.get(width, np.uint8))
+    if is_boolean:
+        return FixedValues(np.repeat(data != 0, counts))
+    return FixedValues(np.repeat(data if width in _UNSIGNED else data.reshape(-1, width), counts, axis=0))
 
 
 def constant_value(values: Values, is_null: Mask | None) -> Bytes | None:

@@ -35,6 +35,7 @@ from lance_core.encoding.values import FixedValues, VariableValues
 from lance_core.errors import CorruptDataError
 from lance_core.file.read import strategy
 from lance_core.file.read.cache import cells_in
+from lance_core.file.read.constant_pages import ConstantRead, constant_jobs, constant_read
 from lance_core.file.read.page_index import mini_block_layout
 
 if TYPE_CHECKING:
@@ -275,13 +276,18 @@ def batch_jobs(reads: Sequence[ColumnRead], options: ReadOptions) -> tuple[list[
     plain: list[ColumnRead] = []
     lists: list[ListJob] = []
     others: list[ColumnRead] = []
+    constants: list[ConstantRead] = []
     for read in reads:
         if read.table is not None:
             plain.append(read)
             continue
         layouts = [part.layout for part in read.slices]
         if not read.column.is_simple or not all(map(mini_block.is_plain, layouts)):
-            others.append(read)
+            page = constant_read(read)
+            if page is None:
+                others.append(read)
+            else:
+                constants.append(page)
         elif not any(mini_block_layout(layout).rep is not None for layout in layouts):
             plain.append(read)
         elif isinstance(read.rows, range) or not _are_alike(read):
@@ -293,7 +299,7 @@ def batch_jobs(reads: Sequence[ColumnRead], options: ReadOptions) -> tuple[list[
                 lists.append(ListJob([column]))
             else:
                 job.columns.append(column)
-    return [*_batches(plain, is_near=options.is_near), *lists], others
+    return [*constant_jobs(constants), *_batches(plain, is_near=options.is_near), *lists], others
 
 
 def _are_alike(read: ColumnRead) -> bool:

@@ -355,11 +355,16 @@ class FileCaches:
     Args:
         most_files: Number of files.
         most_bytes: Bytes of all entries.
+        step: Bytes are counted when so many files were opened: to ask 64 small files takes a tenth of opening another.
     """
 
     def __init__(
-        self, most_files: int = strategy.MOST_CACHED_FILES, most_bytes: int = strategy.MOST_CACHED_BYTES
+        self,
+        most_files: int = strategy.MOST_CACHED_FILES,
+        most_bytes: int = strategy.MOST_CACHED_BYTES,
+        step: int = 8,
     ) -> None:
+        self._step, self._num_found = step, 0
         self._most_files = most_files
         self._most_bytes = most_bytes
         self._files: OrderedDict[Hashable, FileCache] = OrderedDict()
@@ -374,11 +379,19 @@ class FileCaches:
         with self._lock:
             entry = self._files.pop(file, None)
             entry = self._files[file] = FileCache() if entry is None else entry
-            num_bytes = sum([cache.budget.num_bytes for cache in self._files.values()])
-            while len(self._files) > 1 and (len(self._files) > self._most_files or num_bytes > self._most_bytes):
-                _, dropped = self._files.popitem(last=False)
-                num_bytes -= dropped.budget.num_bytes
+            if len(self._files) > self._most_files:
+                self._files.popitem(last=False)
+            self._num_found += 1
+            if self._num_found % self._step == 0:
+                self._drop()
         return entry
+
+    def _drop(self) -> None:
+        """Drop the files that were found first while all together are too large."""
+        num_bytes = sum([cache.budget.num_bytes for cache in self._files.values()])
+        while len(self._files) > 1 and num_bytes > self._most_bytes:
+            _, dropped = self._files.popitem(last=False)
+            num_bytes -= dropped.budget.num_bytes
 
     def has_room(self, cache: FileCache) -> bool:
         """Return whether a scan may keep the metadata of a file: it is one of these, and they are not too large."""

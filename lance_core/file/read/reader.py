@@ -6,7 +6,6 @@ generation of the format: `lance_core.file.read.v2_1` and its likes.
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, TypeVar
 
@@ -29,7 +28,7 @@ from lance_core.format.footer import decode_version
 from lance_core.store.io_coroutines import finished
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Generator, Hashable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 
     from lance_core.encoding.dictionary_encoded import DictionaryEncoded
     from lance_core.encoding.plans import Rows
@@ -68,11 +67,11 @@ class DataFileReader:
     ) -> None:
         self._source = source
         self._path = path
-        self._cache = FileCache()
-        with self._blaming_file():
+        self._blame = _Blame(path)
+        with self._blame:
             self._file = FileBytes(source, when=when, is_announced=is_announced)
             self._version = decode_footer_version(*decode_version(memoryview(self._file.tail), source.size))
-            self._content = self._open()
+            self._cache, self._content = self._open()
 
     @property
     def version(self) -> str:
@@ -92,12 +91,12 @@ class DataFileReader:
     @property
     def column_numbers(self) -> dict[int, int]:
         """For each field of the file's own schema that has a column, by field id, its number."""
-        with self._blaming_file():
+        with self._blame:
             return self._content.column_numbers()
 
     def file_layout(self) -> FileLayout:
         """Return the layout of the file; reads all of its metadata and no data."""
-        with self._blaming_file():
+        with self._blame:
             return self._content.file_layout()
 
     def global_buffer(self, number: int) -> bytes:
@@ -106,7 +105,7 @@ class DataFileReader:
         Raises:
             InvalidInputError: There is no such buffer, or the file is of version 0.1, which has none.
         """
-        with self._blaming_file():
+        with self._blame:
             if self._version.name == "0.1":
                 raise InvalidInputError("files of version 0.1 have no global buffers")
             return Container(self._file).global_buffer(number)
@@ -138,7 +137,7 @@ class DataFileReader:
         Raises:
             CorruptDataError: The file is damaged.
         """
-        with self._blaming_file():
+        with self._blame:
             if self._version.name == "0.1":
                 from lance_core.file.read.v0_1 import ContentLegacy  # noqa: PLC0415 rarely needed
 
@@ -155,7 +154,7 @@ class DataFileReader:
         Raises:
             CorruptDataError: The file is damaged.
         """
-        with self._blaming_file():
+        with self._blame:
             if self._version.name == "0.1":
                 from lance_core.file.read.v0_1 import ContentLegacy  # noqa: PLC0415 rarely needed
 
@@ -195,12 +194,12 @@ class DataFileReader:
         """
         if not 0 <= start <= end or batch_size < 1:
             raise InvalidInputError(f"cannot read rows {start} to {end} in batches of {batch_size}", path=self._path)
-        with self._blaming_file():
+        with self._blame:
             stream = self._stream(projection, columns, end, keeps=is_kept)
         widths = [field.widths for field in stream.fields]
         windows = None if is_kept else strategy.Windows(widths, batch_size)
         step = strategy.kept_window_rows([width for field in widths for width in field], batch_size)
-        with self._blaming_file():
+        with self._blame:
             pages = self._page_bytes(stream.fields, range(start, end))
         batches = self._scan(stream, range(start, end), pages, batch_size=batch_size, windows=windows, step=step)
         return batches if pages is None else _closing(batches, pages)
@@ -220,7 +219,7 @@ class DataFileReader:
         Yields:
             The rows in order, in parts. Errors as in `scan`.
         """
-        with self._blaming_file():
+        with self._blame:
             stream = self._stream(projection, columns, end, keeps=True)
             pages = self._page_bytes(stream.fields, range(start, end))
         parts = self._scan_dictionary(stream, range(start, end), pages, batch_size)
@@ -233,7 +232,7 @@ class DataFileReader:
         window = strategy.window_rows(stream.fields[0].widths, batch_size)
         for low in range(start, end, window):
             high = min(low + window, end)
-            with self._blaming_file():
+            with self._blame:
                 plan = plan_dictionary(stream.fields[0], range(low, high))
                 parts = self._file.run(plan, answer=None if pages is None else pages.answer)
                 stream.passed(high)
@@ -258,11 +257,11 @@ class DataFileReader:
         Raises:
             InvalidInputError: Rows that are not there, an unknown column.
         """
-        with self._blaming_file():
+        with self._blame:
             stream = self._stream(projection, columns, end, keeps=False)
 
         def read(rows: range, selected: Int64s | None) -> pa.RecordBatch:
-            with self._blaming_file():
+            with self._blame:
                 arrays = self._file.run(plan_rows(stream.fields, rows, selected))
                 count = len(rows if selected is None else selected)
                 stream.passed(rows.stop)
@@ -291,7 +290,7 @@ class DataFileReader:
     def taking(self, projection: Schema, columns: Mapping[int, int], offsets: Int64s) -> IoCoroutine[pa.RecordBatch]:
         """As `take`, but stops where a mapped file was asked for something."""
         rows = np.asarray(offsets, np.int64)
-        with self._blaming_file():
+        with self._blame:
             opened = self._opened(projection, columns)
             schema = opened.schema
             if not len(rows):
@@ -331,7 +330,7 @@ class DataFileReader:
             CorruptDataError: The file is damaged.
             UnsupportedError: A type or encoding that cannot be read.
         """
-        with self._blaming_file():
+        with self._blame:
             opened = self._opened(projection, columns)
             _check_end(max([rows.stop for rows in ranges], default=0), opened.num_rows)
             fields = [field for field in opened.fields if isinstance(field, LeavesField)]
@@ -354,7 +353,7 @@ class DataFileReader:
         Raises:
             InvalidInputError: Rows that are not there, an unknown column.
         """
-        with self._blaming_file():
+        with self._blame:
             opened = self._opened(projection, columns)
             _check_end(int(rows[-1]) + 1, opened.num_rows)
             return Wanted(self._file, opened, rows)
@@ -374,7 +373,7 @@ class DataFileReader:
         high = rows.start
         while high < rows.stop:
             low, high = high, min(high + (step if windows is None else next(windows)), rows.stop)
-            with self._blaming_file():
+            with self._blame:
                 arrays = self._read(stream.fields, range(low, high), pages=pages)
                 stream.passed(high)
                 if pages is not None:
@@ -448,34 +447,48 @@ class DataFileReader:
         return min([column.num_rows for column in wanted]) if wanted else self.num_rows
 
     def _described(self) -> tuple[Schema, int]:
-        with self._blaming_file():
+        with self._blame:
             return self._content.descriptor()
 
-    def _open(self) -> Content:
+    def _open(self) -> tuple[FileCache, Content]:
+        """Return what is known of the file, and what is in it."""
         match self._version.name:
             case "0.1":
                 from lance_core.file.read.v0_1 import ContentLegacy  # noqa: PLC0415 rarely needed
 
-                return ContentLegacy(self._file)
+                return FileCache(), ContentLegacy(self._file)
             case "2.0":
                 from lance_core.file.read.v2_0 import ContentV20  # noqa: PLC0415 rarely needed
 
-                return ContentV20(Container(self._file))
+                return FileCache(), ContentV20(Container(self._file))
             case _:
                 identity = self._file.identity
-                if identity is not None:
-                    self._cache = FILE_CACHES.find((self._path, identity))
-                return ContentV21(Container(self._file, self._cache.parsed))
+                cache = FileCache() if identity is None else FILE_CACHES.find((self._path, identity))
+                return cache, ContentV21(Container(self._file, cache.parsed))
 
-    @contextmanager
-    def _blaming_file(self) -> Generator[None]:
-        """Put the file's name on errors, and call what garbage can lead to by its name."""
-        try:
-            yield
-        except LanceError as error:
+
+class _Blame:
+    """Puts a file's name on errors, and calls what garbage can lead to by its name.
+
+    A class takes a quarter of the time of a generator, and a file of one row needs several.
+
+    Args:
+        path: The file.
+    """
+
+    __slots__ = ("_path",)
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        """Begin."""
+
+    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
+        """Blame the file for an error."""
+        if isinstance(error, LanceError):
             error.path = error.path or self._path
-            raise
-        except (ValueError, IndexError, OverflowError, MemoryError, pa.ArrowException) as error:
+        elif isinstance(error, (ValueError, IndexError, OverflowError, MemoryError, pa.ArrowException)):
             raise CorruptDataError(f"the file is damaged: {error}", path=self._path) from error
 
 

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from lance_core.encoding.plans import ByteRanges, RangeBuffers, result_of
+from lance_core.encoding.kernels import starts_of
+from lance_core.encoding.plans import ByteRanges, RangeBuffers, join, result_of
 from lance_core.errors import CorruptDataError
 from lance_core.file.read import strategy
 from lance_core.file.read.field_reader import joined
@@ -94,6 +95,8 @@ class _SeveralFiles:
 
     def __init__(self, files: Sequence[FileBytes]) -> None:
         self._files = files
+        contents = [content for file in files if (content := file.content) is not None]
+        self._contents = contents if len(contents) == len(files) else None
 
     def answer(self, wanted: Sequence[tuple[int, int] | ByteRanges]) -> list[Any]:
         """Return buffers for ranges, and one memory for scattered ones; all files are asked at the same time."""
@@ -104,8 +107,13 @@ class _SeveralFiles:
         return [copied if isinstance(request, ByteRanges) else next(buffers) for request in wanted]
 
     def _read(self, ranges: Ranges) -> list[pa.Buffer]:
-        parts: list[Ranges] = [[] for _ in self._files]
         owners = [start >> _BASE_BITS for start, _ in ranges]
+        if self._contents is not None:
+            return [
+                _part(self._contents[owner], start - (owner << _BASE_BITS), end - start)
+                for owner, (start, end) in zip(owners, ranges, strict=True)
+            ]
+        parts: list[Ranges] = [[] for _ in self._files]
         for owner, (start, end) in zip(owners, ranges, strict=True):
             base = owner << _BASE_BITS
             parts[owner].append((start - base, end - base))
@@ -116,6 +124,9 @@ class _SeveralFiles:
         return [next(buffers[owner]) for owner in owners]
 
     def _copy(self, scattered: Sequence[ByteRanges]) -> RangeBuffers:
+        contents = self._contents
+        if contents is not None:
+            return _joined_contents(contents, scattered)
         starts, ends = in_order(scattered)
         bounds = starts.searchsorted(np.arange(len(self._files) + 1) << _BASE_BITS).tolist()
         copies = [
@@ -125,3 +136,20 @@ class _SeveralFiles:
         if sum([copy.num_bytes for copy in copies]) > strategy.MOST_JOINED_BYTES:
             raise _TooLargeError
         return ScatteredRead(copies, file_span=1 << _BASE_BITS, read_ahead=strategy.READ_AHEAD).result()
+
+
+def _part(content: pa.Buffer, start: int, size: int) -> pa.Buffer:
+    if start + size > content.size:
+        raise CorruptDataError(f"a page reaches beyond the end of the file of {content.size} bytes")
+    return content.slice(start, size)
+
+
+def _joined_contents(contents: Sequence[pa.Buffer], scattered: Sequence[ByteRanges]) -> RangeBuffers:
+    """Return small files that have been read, one behind the other."""
+    sizes = np.array([content.size for content in contents], np.int64)
+    firsts = np.arange(len(contents)) << _BASE_BITS
+    for ranges in scattered:
+        owners = ranges.starts >> _BASE_BITS
+        if (ranges.ends - firsts[owners] > sizes[owners]).any():
+            raise CorruptDataError("a page reaches beyond the end of its file")
+    return RangeBuffers(join(contents), firsts, starts_of(sizes)[:-1] - firsts)

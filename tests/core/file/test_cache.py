@@ -117,7 +117,7 @@ def test_files_do_not_stay_mapped(data_file):
 
 
 def test_few_files_and_bytes_are_kept():
-    known = FileCaches(most_files=3, most_bytes=100)
+    known = FileCaches(most_files=3, most_bytes=100, step=1)
     found = {name: known.find(name) for name in "abc"}
     assert known.find("a") is found["a"]
     known.find("d")  # "b" was used last

@@ -154,8 +154,12 @@ def test_extending_reads_new_fragments_only(dataset, monkeypatch):
     lance_core.write_dataset(pa.table({"x": [7], "i": [50_000]}), dataset, mode="append")
     dataset = lance_core.dataset(dataset.uri)
     paths = []
-    reader = LocalStore.reader
-    monkeypatch.setattr(LocalStore, "reader", lambda self, path: paths.append(path) or reader(self, path))
+    reader = LocalStore.sized_reader
+    monkeypatch.setattr(
+        LocalStore,
+        "sized_reader",
+        lambda self, path, *size, **most: paths.append(path) or reader(self, path, *size, **most),
+    )
     assert dataset.optimize.optimize_indices() == ["x_idx"]
     assert len([path for path in paths if path.startswith("data/")]) == 1
     assert dataset.count_rows("x = 7") == 3

@@ -10,7 +10,6 @@ import lance_core
 from lance_core.errors import CorruptDataError
 from lance_core.file import source
 from lance_core.file.read import several_files, strategy
-from lance_core.scan import fragment_run
 from lance_core.store import local_reader
 
 pytestmark = pytest.mark.slow
@@ -59,7 +58,7 @@ def uri(tmp_path, table, request):
 def joined(monkeypatch):
     """How many files were read at one go, for each time that some were."""
     found = []
-    take_joined = fragment_run.take_joined
+    take_joined = several_files.take_joined
 
     def counted(files):
         arrays = take_joined(files)
@@ -67,7 +66,7 @@ def joined(monkeypatch):
             found.append(len(files))
         return arrays
 
-    monkeypatch.setattr(fragment_run, "take_joined", counted)
+    monkeypatch.setattr(several_files, "take_joined", counted)
     return found
 
 
@@ -207,7 +206,7 @@ def test_files_larger_than_their_share_of_positions_are_read_one_by_one(tmp_path
     uri = str(tmp_path / "t.lance")
     lance_core.write_dataset(table, uri, max_rows_per_file=ROWS)
     joined = []
-    monkeypatch.setattr(fragment_run, "take_joined", joined.append)
+    monkeypatch.setattr(several_files, "take_joined", joined.append)
     monkeypatch.setattr(several_files, "_BASE_BITS", 10)
     assert lance_core.dataset(uri).take(WANTED).equals(table.take(WANTED))
     assert not joined

@@ -97,7 +97,7 @@ def columns(number):
 LIMITS = {
     "open": (340, 2),
     "append": (1300, 60),
-    "scan": (1700, 215),
+    "scan": (1700, 217),
     "take": (1400, 255),
     "filter": (2300, 265),
     "delete": (3500, 25),

@@ -15,7 +15,8 @@ import lance_core
 from lance_core.errors import CorruptDataError, UnsupportedError
 from lance_core.file.integrity import BlockChecks
 from lance_core.scan import take
-from lance_core.store.local import LocalReader
+from lance_core.store import local
+from lance_core.store.local_reader import LocalReader
 from lance_core.store.memory import MemoryStore
 from lance_core.store.open import open_store
 from lance_core.store.tasks import blocking, wait_for
@@ -283,6 +284,9 @@ class Slow:
     def __getattr__(self, name):
         return getattr(self._inner, name)
 
+    def sized_reader(self, path, _size, /, **_options):
+        return self.reader(path)
+
     def reader(self, path, /):
         return blocking(lambda: self._reader(path))
 
@@ -353,6 +357,7 @@ def test_a_limit_opens_no_more_files_than_it_needs(far):
 def test_rows_of_the_next_fragment_are_asked_for_before_those_of_one_are_looked_at(tmp_path, table, monkeypatch):
     """Files may not be in memory: the disk is to have something to do while rows are decoded."""
     monkeypatch.setattr(take, "are_joined", lambda *_: False)
+    monkeypatch.setattr(local, "_SMALL_FILE", 0)
     uri = str(tmp_path / "t.lance")
     lance_core.write_dataset(table, uri, max_rows_per_file=ROWS * FRAGMENTS // 3)
     told = []
