@@ -19,7 +19,9 @@ from lance_core.format.row_sets import (
     parts_of,
     rows_of_treemap,
 )
+from lance_core.index import order
 from lance_core.index.external_sort import ExternalSort
+from lance_core.index.order import sort_order
 
 VALUES = {
     "int": pa.array([None if i % 9 == 0 else i * 7919 % 503 for i in range(5000)], pa.int64()),
@@ -49,6 +51,25 @@ def test_runs_in_files_are_merged_in_the_order_of_indices(kind, tmp_path, monkey
     assert runs > 3
     assert repr(found.to_pylist()) == repr(expected.to_pylist())
     assert list(tmp_path.iterdir()) == []
+
+
+MANY = 40_000
+FEW_VALUES = {
+    "floats": pa.array([(None, math.nan, -math.nan, 0.0, -0.0, 1.5 * (i % 90))[i % 6] for i in range(MANY)]),
+    "texts": pa.array([None if i % 9 == 0 else f"{i * 7919 % 503} ü" for i in range(MANY)]),
+    "far apart": pa.array([(i * 7919 % 503) << 40 for i in range(MANY)]),
+    "nulls": pa.nulls(MANY, pa.int64()),
+    "many that differ": pa.array([i * 7919 % 39_989 * 0.5 for i in range(MANY)]),
+    "few in the sample": pa.array(np.maximum(np.arange(570_000) * 7919 % 570_000 - 500_000, 0) * 0.5),
+}
+
+
+@pytest.mark.parametrize("kind", FEW_VALUES)
+def test_few_values_that_differ_have_the_same_order_as_many(kind, monkeypatch):
+    values = FEW_VALUES[kind]
+    found = np.asarray(sort_order(values))
+    monkeypatch.setattr(order, "_ranks", lambda _: None)
+    assert np.array_equal(found, np.asarray(sort_order(values)))
 
 
 def test_no_rows():
