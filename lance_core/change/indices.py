@@ -15,7 +15,7 @@ from lance_core.frozen import frozen
 from lance_core.index.column import column_to_index
 from lance_core.index.files import SegmentFiles
 from lance_core.index.kinds import check_build, kind_named
-from lance_core.index.protocol import MODEL, SegmentTarget, TrainedKind
+from lance_core.index.protocol import MODEL, SegmentTarget, TrainedKind, ZonedKind
 from lance_core.scan.fragment_columns import FragmentColumns
 from lance_core.scan.open_files import OpenFiles
 
@@ -143,7 +143,8 @@ class IndexTarget:
 
     def build(self, fragments: Iterable[Fragment], options: Mapping[str, Any]) -> IndexMetadata:
         """Read the column of some fragments."""
-        columns = FragmentColumns(OpenFiles(self.snapshot.store), fragments, self.column)
+        files, needs_deletions = OpenFiles(self.snapshot.store), not isinstance(self.kind, ZonedKind)
+        columns = FragmentColumns(files, fragments, self.column, needs_deletions=needs_deletions)
         content = self.kind.build(self._segment, columns, options)
         return self._entry(content, [fragment.id for fragment in fragments])
 

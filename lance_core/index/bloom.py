@@ -191,6 +191,7 @@ class BloomFilterKind:
     """The kind ``BLOOMFILTER``."""
 
     name = "BLOOMFILTER"
+    counts_deleted_rows = True
     type_url = TYPE_URL
     index_versions = frozenset({VERSION})
     default_options: Mapping[str, int] = {NUMBER_OF_ITEMS: DEFAULT_ITEMS}

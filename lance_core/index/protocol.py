@@ -285,6 +285,17 @@ class CheckedKind(IndexKind, Protocol):
 
 
 @runtime_checkable
+class ZonedKind(IndexKind, Protocol):
+    """A kind that tells about runs of rows in which deleted rows count like others: no deletion files are read for it.
+
+    Attributes:
+        counts_deleted_rows: True: it calls `FragmentColumn.arrays` only.
+    """
+
+    counts_deleted_rows: bool
+
+
+@runtime_checkable
 class TrainedKind(IndexKind, Protocol):
     """A kind that learns a model before it builds; segments that are built apart share one as the option `MODEL`."""
 

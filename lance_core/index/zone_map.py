@@ -121,6 +121,7 @@ class ZoneMapKind:
     """The kind ``ZONEMAP``."""
 
     name = "ZONEMAP"
+    counts_deleted_rows = True
     type_url = TYPE_URL
     index_versions = frozenset({INDEX_VERSION})
     default_options: Mapping[str, int] = {_ROWS_PER_ZONE: DEFAULT_ROWS_PER_ZONE}

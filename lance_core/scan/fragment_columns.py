@@ -29,7 +29,7 @@ _BATCH_ROWS, _BATCH_BYTES, _LEAST_ROWS = 1 << 16, 1 << 25, 1024
 
 
 class FragmentColumns:
-    """The columns of fragments, in order; those of a far store are read ahead, with their deletions.
+    """The columns of fragments, in order; those of a far store are read ahead.
 
     May be gone through several times. Each column is to be read before the next one is asked for, and once: what was
     not read of it is skipped.
@@ -38,33 +38,45 @@ class FragmentColumns:
         files: The dataset's open files.
         fragments: The fragments.
         column: The column.
+        needs_deletions: Read deletion files ahead, too: `ColumnOfFragment.batches` will be called.
     """
 
-    def __init__(self, files: OpenFiles, fragments: Iterable[Fragment], column: IndexedColumn) -> None:
+    def __init__(
+        self,
+        files: OpenFiles,
+        fragments: Iterable[Fragment],
+        column: IndexedColumn,
+        *,
+        needs_deletions: bool = True,
+    ) -> None:
         self._files = files
         self._fragments = fragments
         self._column = column
+        self._needs_deletions = needs_deletions
 
     def __iter__(self) -> Iterator[ColumnOfFragment]:
         """Read all columns."""
-        works = _works(self._files, self._fragments, self._column)
+        works = _works(self._files, self._fragments, self._column, needs_deletions=self._needs_deletions)
         for reader, values in groupby(chained(self._files.store, works), key=itemgetter(0)):
             yield ColumnOfFragment(reader, (array for _, array in values if array is not None))
 
 
 def _works(
-    files: OpenFiles, fragments: Iterable[Fragment], column: IndexedColumn
+    files: OpenFiles, fragments: Iterable[Fragment], column: IndexedColumn, *, needs_deletions: bool
 ) -> Iterator[Work[Iterator[tuple[FragmentReader, pa.Array | None]]]]:
     for fragment in fragments:
         reader = FragmentReader(files, fragment)
         num_bytes, num_columns = reader.stored_size
         share = num_bytes * len(column.projection.leaves()) // max(1, num_columns)
-        yield Work(partial(_read_ahead, reader, column), share if files.is_far else 0)
+        work = partial(_read_ahead, reader, column, needs_deletions=needs_deletions)
+        yield Work(work, share if files.is_far else 0)
 
 
-def _read_ahead(reader: FragmentReader, column: IndexedColumn) -> Iterator[tuple[FragmentReader, pa.Array | None]]:
+def _read_ahead(
+    reader: FragmentReader, column: IndexedColumn, *, needs_deletions: bool
+) -> Iterator[tuple[FragmentReader, pa.Array | None]]:
     """Yield the fragment with each array; with None first, so that one without rows is seen."""
-    if reader.fragment.deletion_file is not None:
+    if needs_deletions and reader.fragment.deletion_file is not None:
         _ = reader.deleted
     yield reader, None
     for rows in reader.scan(column.projection, start=0, end=reader.physical_rows, batch_size=_batch_rows(column)):

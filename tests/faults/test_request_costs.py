@@ -105,3 +105,13 @@ def test_a_clean_up_reads_each_manifest_and_deletes_in_batches(table, asked):
     counts = asked()
     told = re.search(r"\n\| clean-up \| (\d+) lists, 1 GET for each version", PAGE)
     assert counts == {"list": int(told[1]), "GET": 6, "delete": 2}
+
+
+@pytest.mark.parametrize(("kind", "num_read"), [("ZONEMAP", 0), ("BLOOMFILTER", 0), ("BTREE", 2)])
+def test_index_builds_read_only_the_deletion_files_they_need(s3, table, kind, num_read):
+    table.delete("a in (5, 105)")
+    list(s3.requests())
+    table.create_scalar_index("a", kind)
+    read = [path for method, path in s3.requests() if method == "GET" and "/_deletions/" in path]
+    assert len(read) == num_read
+    assert table.count_rows("a in (5, 106)") == 1
