@@ -1,12 +1,15 @@
-"""Answers of obstore are taken in the threads that bring them, without an event loop of asyncio."""
+"""Answers of obstore are taken in the threads that bring them, without an event loop of asyncio; or with one."""
 
 import asyncio
 import threading
+from functools import partial
 
+import obstore
 import pyarrow as pa
 import pytest
 
 import lance_core
+from lance_core.store import answers
 from lance_core.store.answers import Asked
 
 TIMEOUT_S = 10
@@ -133,3 +136,58 @@ def test_a_table_is_read_inside_an_event_loop(s3):
         return lance_core.dataset(f"{s3.uri}/t.lance", storage_options=s3.storage_options).count_rows("a > 1")
 
     assert asyncio.run(work()) == 1
+
+
+def test_this_python_needs_no_event_loop():
+    """If this fails with a new Python, requests still work, but cost more: see `lance_core.store.answers`."""
+    assert answers.answers_here()
+
+
+def no_such_function(*_):
+    raise AttributeError("_set_running_loop")
+
+
+@pytest.fixture(params=["here", "loop in a thread"])
+def way(request, monkeypatch):
+    """As on a Python where what obstore asks for is found, or not."""
+    if request.param != "here":
+        monkeypatch.setattr(asyncio, "_set_running_loop", no_such_function)
+    answers.answers_here.cache_clear()
+    yield request.param
+    monkeypatch.undo()
+    answers.answers_here.cache_clear()
+
+
+@pytest.mark.usefixtures("way")
+def test_obstore_answers_with_and_without_an_event_loop(told):
+    store = obstore.store.MemoryStore()
+
+    async def ask():
+        await obstore.put_async(store, "key", b"content")
+        return bytes(await (await obstore.get_async(store, "key")).bytes_async())
+
+    Asked(ask, told).start()
+    assert told.wait() == (b"content", None)
+
+
+@pytest.mark.usefixtures("way")
+def test_errors_of_obstore_are_told_with_and_without_an_event_loop(told):
+    Asked(partial(obstore.get_async, obstore.store.MemoryStore(), "missing"), told).start()
+    assert isinstance(told.wait()[1], FileNotFoundError)
+
+
+def test_a_table_is_read_with_an_event_loop(s3, way):
+    rows = pa.table({"a": range(1000)})
+    uri = f"{s3.uri}/t.lance"
+    lance_core.write_dataset(rows, uri, max_rows_per_file=100, storage_options=s3.storage_options)
+    assert lance_core.dataset(uri, storage_options=s3.storage_options).to_table() == rows
+    names = {thread.name for thread in threading.enumerate()}
+    assert way == "here" or "lance_core_answers" in names
+
+
+@pytest.mark.usefixtures("way")
+def test_who_cancels_a_request_of_obstore_is_told_nothing(told):
+    asked = Asked(partial(obstore.get_async, obstore.store.MemoryStore(), "missing"), told)
+    asked.cancel()
+    asked.start()
+    assert not told.calls
