@@ -88,7 +88,7 @@ def serving() -> Generator[Service]:
         process.communicate()
 
 
-def _write(service: Service, engine: Any, name: str, rows: int) -> None:
+def _write(service: Service, engine: Any, name: str, rows: int, tables: set[str]) -> None:
     """Write the tables that an engine is asked about."""
     trips = load("taxi", rows / 5_000_000)
 
@@ -96,16 +96,23 @@ def _write(service: Service, engine: Any, name: str, rows: int) -> None:
         uri = f"s3://bucket/{name}/{place}"
         engine.write_dataset(table, uri, data_storage_version="2.2", storage_options=service.options, **more)
 
-    write(trips, "50", max_rows_per_file=-(-trips.num_rows // NUM_FRAGMENTS))
-    write(trips, "1")
-    write(pa.table({"id": np.arange(NUM_KEYS), "v": np.arange(NUM_KEYS)}), "keys")
-    for number in range(NUM_VERSIONS):
+    if "50" in tables:
+        write(trips, "50", max_rows_per_file=-(-trips.num_rows // NUM_FRAGMENTS))
+    if "1" in tables:
+        write(trips, "1")
+    if "keys" in tables:
+        write(pa.table({"id": np.arange(NUM_KEYS), "v": np.arange(NUM_KEYS)}), "keys")
+    for number in range(NUM_VERSIONS if "versions" in tables else 0):
         write(pa.table({"a": [number]}), "versions", mode="append" if number else "create")
 
 
 def _merge(dataset: Any) -> None:
     rows = pa.table({"id": np.arange(0, NUM_KEYS, NUM_KEYS // 1000), "v": np.arange(1000)})
     dataset.merge_insert("id").when_matched_update_all().when_not_matched_insert_all().execute(rows)
+
+
+def _restore(dataset: Any) -> None:
+    dataset.checkout_version(NUM_VERSIONS // 2).restore()
 
 
 def _tag(dataset: Any) -> None:
@@ -122,6 +129,7 @@ def _works(rows: int) -> dict[str, tuple[str, Callable[[Any], Any]]]:
         "scan": lambda dataset: dataset.to_table(),
         "2 columns": lambda dataset: dataset.to_table(columns=["fare", "company"]),
         "filter 1%": lambda dataset: dataset.to_table(filter=CONDITION),
+        "count 1%": lambda dataset: dataset.count_rows(CONDITION),
         "delete 1%": lambda dataset: dataset.delete(CONDITION),
     }
     works = {f"{work}, {table} fragments": (table, read) for table in ("50", "1") for work, read in reads.items()}
@@ -130,6 +138,7 @@ def _works(rows: int) -> dict[str, tuple[str, Callable[[Any], Any]]]:
         "append 1,000 rows": ("1", lambda dataset: dataset.insert(some)),
         "merge 1,000 keys": ("keys", _merge),
         "build BTREE, 50 fragments": ("50", lambda dataset: dataset.create_scalar_index("fare", "BTREE")),
+        "restore": ("versions", _restore),
         "5 tags and list": ("1", _tag),
         "clean-up": ("versions", lambda dataset: dataset.cleanup_old_versions(older_than=timedelta(0))),
         "compact": ("50", lambda dataset: dataset.optimize.compact_files(target_rows_per_fragment=1 << 30)),
@@ -270,9 +279,13 @@ def main() -> None:
     parser.add_argument("--faults", action="store_true", help="try works on a service that fails")
     options = parser.parse_args()
     options.load = os.getloadavg()[0]
+    chosen = _works(options.rows)
+    if options.works:
+        chosen = {work: how for work, how in chosen.items() if work.startswith(tuple(options.works))}
+    tables = {"1", "50"} if options.faults else {"1"} | {table for table, _ in chosen.values()}
     with serving() as service:
         for name, engine in ENGINES.items():
-            _write(service, engine, name, options.rows)
+            _write(service, engine, name, options.rows, tables)
         service.tell(settings={"latency_s": LATENCY_S, "rate": RATE})
         if options.faults:
             _try_faults(service, options.rows, options.rounds)
@@ -280,7 +293,7 @@ def main() -> None:
             return
         works = {"open": lambda name: _open(service, name)} | {
             work: lambda name, table=table, do=do: _measure(service, name, table, do)
-            for work, (table, do) in _works(options.rows).items()
+            for work, (table, do) in chosen.items()
         }
         medians: dict[str, dict[str, dict[str, float]]] = {}
         for work, measure in works.items():
