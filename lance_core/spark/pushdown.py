@@ -18,7 +18,7 @@ from lance_core.index.column import path_of
 from lance_core.spark.types import SPARK_TYPE_KEY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from lance_core.format.manifest import Manifest
     from lance_core.format.schema import Field, Schema
@@ -43,17 +43,17 @@ _COMPARABLE = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pushdown:
-    """Condition, limit and count that the rule pushed into a scan.
+    """Condition, limit and aggregates that the rule pushed into a scan.
 
     Attributes:
         filter: SQL condition, besides that of the options.
         limit: Rows at most.
-        count: Return the number of rows in each task instead of the rows.
+        aggregates: Attributes of `lance_core.spark.aggregates.Partials`: what is returned instead of the rows.
     """
 
     filter: str | None = None
     limit: int | None = None
-    count: bool = False
+    aggregates: Mapping[str, Sequence[str]] | None = None
 
     def apply(self, options: ReadOptions, columns: tuple[str, ...]) -> ReadOptions:
         """Return the options of the scan.

@@ -58,17 +58,25 @@ class LanceReader(DataSourceReader):
         self.options = pin(options, snapshot)
         self.schema = schema
         self.fields = snapshot.manifest.schema
-        checked_plan(self.fields, options, schema)
+        self.plan()
+
+    def plan(self) -> ScanPlan:
+        """Return the scan of a task."""
+        return checked_plan(self.fields, self.options, self.schema)
+
+    def answer(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Return what Spark gets for rows of the scan."""
+        return cast_batches(batches, arrow_schema(self.schema), truncate_nanoseconds=self.options.truncate_nanoseconds)
 
     @without_traceback
     def partitions(self) -> Sequence[InputPartition]:
         """One partition for each task; rows that cannot match the filter are in none."""
         snapshot = find_version(self.options)
         files = OpenFiles(snapshot.store)
-        plan = ask_indices(snapshot, files, checked_plan(self.fields, self.options, self.schema))
+        plan = ask_indices(snapshot, files, self.plan())
         batches = find_few_rows(snapshot, files, plan, self.options)
         if batches is not None:
-            return [FoundRows.of(self._cast(batches), arrow_schema(self.schema))]
+            return [FoundRows.of(self.answer(batches), arrow_schema(self.schema))]
         return plan_tasks(snapshot, plan_ranges(snapshot, files, plan, self.options), self.options)
 
     @without_traceback
@@ -78,11 +86,7 @@ class LanceReader(DataSourceReader):
         if not isinstance(partition, LancePartition):
             return partition.batches() if isinstance(partition, FoundRows) else iter(())
         keep_freed_memory()
-        plan = checked_plan(self.fields, self.options, self.schema)
-        return self._cast(scan_partition(partition, plan))
-
-    def _cast(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return cast_batches(batches, arrow_schema(self.schema), truncate_nanoseconds=self.options.truncate_nanoseconds)
+        return self.answer(scan_partition(partition, self.plan()))
 
 
 def scan_partition(partition: LancePartition, plan: ScanPlan) -> Iterator[pa.RecordBatch]:

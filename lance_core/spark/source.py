@@ -96,10 +96,10 @@ class LanceDataSource(DataSource):
         pushed, schema = take_pushdown(schema)
         if pushed is not None:
             options = pushed.apply(options, tuple(schema.names))
-            if pushed.count:
-                from lance_core.spark.counter import LanceCountReader  # noqa: PLC0415 rarely needed
+            if pushed.aggregates is not None:
+                from lance_core.spark.aggregates import LanceAggregateReader, Partials  # noqa: PLC0415 rarely needed
 
-                return LanceCountReader(options, schema)
+                return LanceAggregateReader(options, schema, Partials(**pushed.aggregates))
         return LanceReader(options, schema)
 
     @without_traceback

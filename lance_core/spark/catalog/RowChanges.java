@@ -123,7 +123,7 @@ public class RowChanges implements SupportsDelta, RowLevelOperationBuilder {
     }
 
     public Scan build() {
-      return new LanceScan(version, columns, java.util.Collections.EMPTY_LIST, -1, false);
+      return new LanceScan(version, columns, java.util.Collections.EMPTY_LIST, -1, null);
     }
   }
 

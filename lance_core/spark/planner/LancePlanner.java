@@ -21,7 +21,7 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * An optimizer rule: binds each relation of a query to one version, and pushes columns, conditions, limits and counts
+ * An optimizer rule: binds each relation of a query to one version, and pushes columns, conditions, limits and aggregates
  * into its scan; distributes the rows of each write over tasks.
  *
  * <p>Compiled by Janino: no generics, no lambdas.
@@ -138,11 +138,11 @@ public class LancePlanner extends Rule {
       } else {
         version = newestVersion(relation);
       }
-      LanceScan scan = new LanceScan(version, relation.table().schema(), Collections.EMPTY_LIST, -1, false);
+      LanceScan scan = new LanceScan(version, relation.table().schema(), Collections.EMPTY_LIST, -1, null);
       if (!planner.isPinned(relation) && !version.fits(relation.table().schema())) {
         scan.toBatch().planInputPartitions(); // says what has changed
       }
-      return Pushdown.copy(old, scan, old.output());
+      return scan.in(old, old.output());
     }
 
     private LanceVersion newestVersion(DataSourceV2Relation relation) {

@@ -7,16 +7,20 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.OptionalLong;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.trees.TreeNode;
 import org.apache.spark.sql.connector.metric.CustomMetric;
 import org.apache.spark.sql.connector.metric.CustomTaskMetric;
 import org.apache.spark.sql.connector.read.Batch;
 import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.connector.read.Statistics;
 import org.apache.spark.sql.connector.read.SupportsReportStatistics;
+import org.apache.spark.sql.execution.datasources.v2.DataSourceV2ScanRelation;
 import org.apache.spark.sql.types.MetadataBuilder;
 import org.apache.spark.sql.types.Metadata;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
+import scala.collection.immutable.Seq;
 
 /**
  * A scan of one version with what was pushed into it. Values do not change; a Python worker plans the tasks when Spark
@@ -30,33 +34,43 @@ public class LanceScan implements Scan, SupportsReportStatistics, Statistics {
   public final StructType columns;
   public final List filters;
   public final int limit;
-  public final boolean counts;
+  public final Metadata aggregates;
 
-  public LanceScan(LanceVersion version, StructType columns, List filters, int limit, boolean counts) {
+  public LanceScan(LanceVersion version, StructType columns, List filters, int limit, Metadata aggregates) {
     this.version = version;
     this.columns = columns;
     this.filters = filters;
     this.limit = limit;
-    this.counts = counts;
+    this.aggregates = aggregates;
   }
 
   public LanceScan withColumns(StructType columns) {
-    return new LanceScan(version, columns, filters, limit, counts);
+    return new LanceScan(version, columns, filters, limit, aggregates);
   }
 
   public LanceScan withFilters(List more) {
     List all = new ArrayList(filters);
     all.addAll(more);
-    return new LanceScan(version, columns, Collections.unmodifiableList(all), limit, counts);
+    return new LanceScan(version, columns, Collections.unmodifiableList(all), limit, aggregates);
   }
 
   public LanceScan withLimit(int limit) {
-    return new LanceScan(version, columns, filters, limit, counts);
+    return new LanceScan(version, columns, filters, limit, aggregates);
   }
 
-  /** A scan whose tasks return the number of their rows. */
-  public LanceScan withCounts(StructType columns) {
-    return new LanceScan(version, columns, filters, limit, true);
+  /** A scan whose tasks return partial aggregates of their rows. */
+  public LanceScan withAggregates(StructType columns, Metadata aggregates) {
+    return new LanceScan(version, columns, filters, limit, aggregates);
+  }
+
+  /** The node of a plan with this scan; versions of Spark differ in how many arguments the node has. */
+  public LogicalPlan in(DataSourceV2ScanRelation old, Seq output) {
+    Object[] arguments = new Object[old.productArity()];
+    for (int i = 0; i < arguments.length; i++) {
+      Object argument = old.productElement(i);
+      arguments[i] = argument instanceof Scan ? this : argument == old.output() ? output : argument;
+    }
+    return (LogicalPlan) ((TreeNode) old).makeCopy(arguments);
   }
 
   /** True if the scan has all rows of the version. */
@@ -68,7 +82,10 @@ public class LanceScan implements Scan, SupportsReportStatistics, Statistics {
     if (!version.isDescribed()) {
       return columns;
     }
-    MetadataBuilder pushed = new MetadataBuilder().putBoolean("count", counts);
+    MetadataBuilder pushed = new MetadataBuilder();
+    if (aggregates != null) {
+      pushed.putMetadata("aggregates", aggregates);
+    }
     if (!filters.isEmpty()) {
       pushed.putString("filter", String.join(" AND ", filters));
     }
@@ -107,6 +124,7 @@ public class LanceScan implements Scan, SupportsReportStatistics, Statistics {
 
   public String description() {
     String text = "lance version " + version.number() + " [" + String.join(", ", columns.fieldNames()) + "]";
+    text += aggregates == null ? "" : " grouped";
     text += filters.isEmpty() ? "" : " where " + String.join(" AND ", filters);
     return limit < 0 ? text : text + " limit " + limit;
   }
@@ -132,7 +150,8 @@ public class LanceScan implements Scan, SupportsReportStatistics, Statistics {
   }
 
   public OptionalLong numRows() {
-    if (!version.isDescribed() || !filters.isEmpty() || version.has("filter") || version.has("limit")) {
+    boolean isFiltered = !filters.isEmpty() || version.has("filter") || version.has("limit");
+    if (!version.isDescribed() || aggregates != null || isFiltered) {
       return OptionalLong.empty();
     }
     return OptionalLong.of(limit < 0 ? version.rows() : Math.min((long) limit, version.rows()));
@@ -151,7 +170,7 @@ public class LanceScan implements Scan, SupportsReportStatistics, Statistics {
   }
 
   private List identity() {
-    return Arrays.asList(new Object[] {columns, filters, Integer.valueOf(limit), Boolean.valueOf(counts)});
+    return Arrays.asList(new Object[] {columns, filters, Integer.valueOf(limit), aggregates});
   }
 
   public boolean equals(Object other) {

@@ -10,25 +10,17 @@ import java.util.Map;
 import java.util.Set;
 import org.apache.spark.sql.catalyst.expressions.And;
 import org.apache.spark.sql.catalyst.expressions.AttributeReference;
-import org.apache.spark.sql.catalyst.expressions.Coalesce;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.GetStructField;
 import org.apache.spark.sql.catalyst.expressions.Literal;
 import org.apache.spark.sql.catalyst.expressions.NamedExpression;
-import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateExpression;
-import org.apache.spark.sql.catalyst.expressions.aggregate.Complete$;
-import org.apache.spark.sql.catalyst.expressions.aggregate.Count;
-import org.apache.spark.sql.catalyst.expressions.aggregate.Sum;
 import org.apache.spark.sql.catalyst.plans.logical.Aggregate;
 import org.apache.spark.sql.catalyst.plans.logical.Filter;
 import org.apache.spark.sql.catalyst.plans.logical.LocalLimit;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
-import org.apache.spark.sql.catalyst.plans.logical.OneRowRelation;
 import org.apache.spark.sql.catalyst.plans.logical.Project;
-import org.apache.spark.sql.catalyst.trees.TreeNode;
 import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2ScanRelation;
-import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.Metadata;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
@@ -61,20 +53,10 @@ public class Pushdown extends scala.runtime.AbstractPartialFunction {
       return prune((LogicalPlan) node);
     }
     if (node instanceof Aggregate) {
-      LogicalPlan counted = count((Aggregate) node);
-      return counted == null ? prune((LogicalPlan) node) : counted;
+      LogicalPlan aggregated = aggregate((Aggregate) node);
+      return aggregated == null ? prune((LogicalPlan) node) : aggregated;
     }
     return other.apply(node);
-  }
-
-  /** Copy a scan; versions of Spark differ in how many arguments the node has. */
-  public static LogicalPlan copy(DataSourceV2ScanRelation old, LanceScan scan, Seq output) {
-    Object[] arguments = new Object[old.productArity()];
-    for (int i = 0; i < arguments.length; i++) {
-      Object argument = old.productElement(i);
-      arguments[i] = argument instanceof Scan ? scan : argument == old.output() ? output : argument;
-    }
-    return (LogicalPlan) ((TreeNode) old).makeCopy(arguments);
   }
 
   private static LanceScan scan(LogicalPlan plan) {
@@ -83,7 +65,7 @@ public class Pushdown extends scala.runtime.AbstractPartialFunction {
     }
     Scan scan = ((DataSourceV2ScanRelation) plan).scan();
     boolean open = scan instanceof LanceScan && ((LanceScan) scan).version.isDescribed();
-    if (!open || ((LanceScan) scan).counts || ((LanceScan) scan).version.isOff()) {
+    if (!open || ((LanceScan) scan).aggregates != null || ((LanceScan) scan).version.isOff()) {
       return null;
     }
     return (LanceScan) scan;
@@ -110,7 +92,7 @@ public class Pushdown extends scala.runtime.AbstractPartialFunction {
       return filter;
     }
     DataSourceV2ScanRelation old = (DataSourceV2ScanRelation) filter.child();
-    LogicalPlan filtered = copy(old, scan.withFilters(pushed), old.output());
+    LogicalPlan filtered = scan.withFilters(pushed).in(old, old.output());
     return rest == null ? filtered : new Filter(rest, filtered);
   }
 
@@ -134,7 +116,7 @@ public class Pushdown extends scala.runtime.AbstractPartialFunction {
     if (rows < 1) {
       return limit;
     }
-    LogicalPlan limited = copy(old, scan.withLimit(rows), old.output());
+    LogicalPlan limited = scan.withLimit(rows).in(old, old.output());
     return (LogicalPlan) limit.withNewChildren(seq(replaced(limit.child(), limited)));
   }
 
@@ -159,79 +141,11 @@ public class Pushdown extends scala.runtime.AbstractPartialFunction {
     return CollectionConverters.asScala(list).toSeq();
   }
 
-  /** Counts without groups: of all rows from the manifest, else added up over the tasks. */
-  private static LogicalPlan count(Aggregate aggregate) {
-    DataSourceV2ScanRelation old = aggregate.groupingExpressions().isEmpty() ? under(aggregate.child()) : null;
-    LanceScan scan = old == null ? null : scan(old);
-    if (scan == null || scan.limit >= 0 || scan.version.has("limit") || aggregate.aggregateExpressions().isEmpty()) {
-      return null;
-    }
-    AttributeReference rows = attribute("_count", DataTypes.LongType, false);
-    List expressions = new ArrayList();
-    for (Iterator old_ = CollectionConverters.asJava(aggregate.aggregateExpressions()).iterator(); old_.hasNext();) {
-      Expression expression = counted((Expression) old_.next(), scan, rows);
-      if (expression == null) {
-        return null;
-      }
-      expressions.add(expression);
-    }
-    Seq list = CollectionConverters.asScala(expressions).toSeq();
-    if (scan.isWhole()) {
-      return new Project(list, new OneRowRelation());
-    }
-    StructType columns = new StructType().add("_count", DataTypes.LongType, false);
-    LogicalPlan counts = copy(old, scan.withCounts(columns), seq(rows));
-    List arguments = new ArrayList();
-    for (int i = 0; i < aggregate.productArity(); i++) {
-      Object argument = aggregate.productElement(i);
-      arguments.add(argument == aggregate.aggregateExpressions() ? list : argument == aggregate.child() ? counts : argument);
-    }
-    return (LogicalPlan) ((TreeNode) aggregate).makeCopy(arguments.toArray());
-  }
-
-  /** The expression with counts in place of ``count(*)``; null if it is about anything else. */
-  private static Expression counted(Expression expression, LanceScan scan, AttributeReference rows) {
-    if (expression instanceof AttributeReference) {
-      return null;
-    }
-    if (expression instanceof AggregateExpression) {
-      AggregateExpression aggregate = (AggregateExpression) expression;
-      if (!isCountOfRows(aggregate)) {
-        return null;
-      }
-      if (scan.isWhole()) {
-        return new Literal(Long.valueOf(scan.version.rows()), DataTypes.LongType);
-      }
-      Expression sum = (Expression) aggregate.withNewChildren(seq(new Sum(rows)));
-      List values = new ArrayList();
-      values.add(sum);
-      values.add(new Literal(Long.valueOf(0L), DataTypes.LongType));
-      return new Coalesce(CollectionConverters.asScala(values).toSeq());
-    }
-    List children = new ArrayList();
-    for (Iterator old = CollectionConverters.asJava(expression.children()).iterator(); old.hasNext();) {
-      Expression child = counted((Expression) old.next(), scan, rows);
-      if (child == null) {
-        return null;
-      }
-      children.add(child);
-    }
-    return (Expression) expression.withNewChildren(CollectionConverters.asScala(children).toSeq());
-  }
-
-  private static boolean isCountOfRows(AggregateExpression aggregate) {
-    boolean plain = !aggregate.isDistinct() && aggregate.filter().isEmpty() && aggregate.mode() == Complete$.MODULE$;
-    if (!plain || !(aggregate.aggregateFunction() instanceof Count)) {
-      return false;
-    }
-    Expression function = (Expression) aggregate.aggregateFunction();
-    for (Iterator of = CollectionConverters.asJava(function.children()).iterator(); of.hasNext();) {
-      Object child = of.next();
-      if (!(child instanceof Literal) || ((Literal) child).value() == null) {
-        return false;
-      }
-    }
-    return true;
+  /** The aggregation over partial aggregates of a scan; null if the scan cannot return them. */
+  private static LogicalPlan aggregate(Aggregate aggregate) {
+    DataSourceV2ScanRelation leaf = under(aggregate.child());
+    LanceScan scan = leaf == null ? null : scan(leaf);
+    return scan == null || scan.limit >= 0 || scan.version.has("limit") ? null : Aggregates.push(aggregate, leaf);
   }
 
   private static AttributeReference attribute(String name, org.apache.spark.sql.types.DataType type, boolean nullable) {
@@ -264,7 +178,7 @@ public class Pushdown extends scala.runtime.AbstractPartialFunction {
       AttributeReference attribute = (AttributeReference) attributes.next();
       columns = columns.add(attribute.name(), attribute.dataType(), nullable(scan, attribute));
     }
-    LogicalPlan pruned = copy(old, scan.withColumns(columns), CollectionConverters.asScala(output).toSeq());
+    LogicalPlan pruned = scan.withColumns(columns).in(old, CollectionConverters.asScala(output).toSeq());
     if (filter != null) {
       pruned = new Filter(uses.rewritten(filter.condition()), pruned);
     }

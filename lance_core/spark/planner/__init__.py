@@ -2,7 +2,7 @@
 
 Spark asks a Python data source for a schema and a reader, and tells it nothing about the query: all columns and rows
 are read, sizes are unknown, and a view stays at the version that it was created at. An optimizer rule changes this. It
-binds each relation of a query to one version, and pushes columns, conditions, limits and counts into its scan; see
+binds each relation of a query to one version, and pushes columns, conditions, limits and aggregates into its scan; see
 `docs/design/spark.md`.
 
 The rule is the Java source in this folder. The compiler inside Spark turns it into classes, since a jar would have to
@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 
 _LOGGER = logging.getLogger("lance_core.spark")
 
-CLASSES = ("Conditions", "LanceVersion", "LanceScan", "Pushdown", "FoundRows", "WriteBatches", "Writes", "LancePlanner")
+CLASSES = (
+    *("Conditions", "LanceVersion", "LanceScan", "Aggregates", "Pushdown", "FoundRows"),
+    *("WriteBatches", "Writes", "LancePlanner"),
+)
 """The sources, each of which needs those before it only; the last one is the rule."""
 
 
