@@ -60,6 +60,10 @@ WORKS = {
         lambda table: table.optimize.compact_files(),
         [ALL_FILES, COMMIT, {"PUT": 1, "HEAD": 1}],
     ),
+    "build a B-tree, besides reading its column": (
+        lambda table: table.create_scalar_index("a", "BTREE"),
+        [ALL_FILES, COMMIT, {"PUT": 2}],
+    ),
     "create a tag": (lambda table: table.tags.create("first", 1), [{"PUT": 1, "HEAD": 2}]),
 }
 
@@ -70,6 +74,15 @@ def test_works_ask_for_what_the_page_tells(table, asked, work):
     do(table)
     assert asked() == sum(map(Counter, expected), Counter())
     assert f"\n| {work} | " in PAGE
+
+
+def test_going_back_to_a_version_that_is_open_keeps_it_by_a_tag_meanwhile(table, asked):
+    old = table.checkout_version(1)
+    table.insert(ROWS)
+    asked()
+    old.restore()
+    assert asked() == {"PUT": 3, "HEAD": 2, "GET": 2, "list": 4, "delete": 1}
+    assert "\n| restore a version that is open | 3 PUT, 2 HEAD, 2 GET, 4 lists, 1 delete |" in PAGE
 
 
 def test_what_was_read_is_not_read_again(table, asked):
