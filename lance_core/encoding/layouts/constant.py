@@ -73,7 +73,7 @@ def decode(
     values = None
     if not is_null:
         inline = layout.inline_value
-        value = _framed(memoryview(buffers[0]), kind) if inline is None else inline
+        value = _framed(buffers[0].data, kind) if inline is None else inline
         values = _repeat(np.frombuffer(value, np.uint8), kind, num_slots)
     if is_null and levels.definition is None and max_def(levels.layers):
         # Nothing but null leaves is written without levels.
