@@ -28,9 +28,9 @@ import pyarrow as pa
 from measure import bytes_on_disk, compare, use_memory
 
 import lance_core
-from lance_core.format.fragment_list import FragmentList
-from lance_core.format.manifest import encode_manifest_pieces
-from lance_core.format.paths import LATEST_VERSION_HINT, ManifestNaming, manifest_path
+from lance_core.format.table.fragment_list import FragmentList
+from lance_core.format.table.manifest import encode_manifest_pieces
+from lance_core.format.table.paths import LATEST_VERSION_HINT, ManifestNaming, manifest_path
 from lance_core.store.local import LocalStore
 
 if TYPE_CHECKING:

@@ -30,8 +30,8 @@ from data import load
 from measure import compare
 
 import lance_core
-from lance_core.format.manifest import encode_manifest_pieces
-from lance_core.format.paths import ManifestNaming, manifest_path
+from lance_core.format.table.manifest import encode_manifest_pieces
+from lance_core.format.table.paths import ManifestNaming, manifest_path
 from lance_core.maintenance.cleanup import cleanup_old_versions
 from lance_core.store.local import LocalStore
 

@@ -24,7 +24,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import NumericType
 
 from lance_core.spark import ensure_java, recommended_conf, register
-from lance_core.spark.types import VECTOR_SIZE_KEY
+from lance_core.spark.common.types import VECTOR_SIZE_KEY
 
 if TYPE_CHECKING:
     import argparse

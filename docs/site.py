@@ -45,7 +45,7 @@ _MANY_METHODS = 40
 """A class with more methods that other modules define has a page of its own."""
 _MAX_ABOUT = 250
 """Most characters that llms.txt has of a page, if its first sentence is not longer."""
-_REFUSING = {"lance_core.unsupported", "lance_core.spark.delta_names"}
+_REFUSING = {"lance_core.common.unsupported", "lance_core.spark.functions.delta_names"}
 """Makes the methods that pylance has and we have not."""
 _LINK = re.compile(r"(?<!!)\[(?P<text>[^\]]+)\]\((?!https?://)(?P<target>[^)#\s]+)[^)]*\)")
 

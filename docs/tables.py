@@ -8,14 +8,15 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from lance_core import errors, telemetry
+from lance_core.common.limits import Limits
 from lance_core.file import integrity
-from lance_core.limits import Limits
-from lance_core.spark.options import WriteOptions
-from lance_core.spark.read_options import ReadOptions
+from lance_core.spark.common.options import WriteOptions
+from lance_core.spark.common.read_options import ReadOptions
 from lance_core.sql import choices, json_functions, list_functions, number_functions, text_functions, time_functions
 from lance_core.store import trust
 from lance_core.table import runtime
-from lance_dagster import branches, metadata, setting_keys
+from lance_dagster import metadata, setting_keys
+from lance_dagster.versions import branches
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -2,24 +2,24 @@
 
 from typing import TYPE_CHECKING, Any
 
-from lance_core.base_paths import DatasetBasePath
 from lance_core.blob import Blob, BlobFile, BlobType, blob_array, blob_field
 from lance_core.branches import Branches
+from lance_core.common.unsupported import late_names
 from lance_core.dataset import LanceDataset, dataset
 from lance_core.delta import DatasetDelta
 from lance_core.encoding.profiles import CompressionProfile
 from lance_core.errors import LanceError
-from lance_core.format.fragment import DataFile, DeletionFile
+from lance_core.format.table.fragment import DataFile, DeletionFile
 from lance_core.fragment import FragmentMetadata, LanceFragment
-from lance_core.index_entries import Index, IndexFile
 from lance_core.indices import IndexDescription, IndexSegmentDescription
 from lance_core.scan.ordering import ColumnOrdering
 from lance_core.scanner import LanceScanner, ScannerBuilder
-from lance_core.stats import DataStatistics, FieldStatistics, LanceStats
 from lance_core.table.idempotency import IDEMPOTENCY_KEY
 from lance_core.tags import Tags
 from lance_core.udf import BatchUDF, batch_udf
-from lance_core.unsupported import late_names
+from lance_core.values.base_paths import DatasetBasePath
+from lance_core.values.index_entries import Index, IndexFile
+from lance_core.values.stats import DataStatistics, FieldStatistics, LanceStats
 from lance_core.write import write_dataset, write_fragments
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from lance_core.maintenance.cleanup import CleanupExplanation, CleanupStats
     from lance_core.maintenance.cleanup_plan import CandidateFile as CleanupCandidateFile
     from lance_core.merge_insert import MergeInsertBuilder
-    from lance_core.operations import LanceOperation, Transaction
     from lance_core.optimize import (
         Compaction,
         CompactionMetrics,
@@ -37,9 +36,18 @@ if TYPE_CHECKING:
         CompactionTask,
         RewriteResult,
     )
+    from lance_core.reports.verification import (
+        RepairPlan,
+        RepairStep,
+        VerifyProblem,
+        VerifyReport,
+        plan_repair,
+        repair,
+        verify,
+    )
     from lance_core.schema import LanceSchema, json_to_schema, schema_to_json
-    from lance_core.session import Session
-    from lance_core.verification import RepairPlan, RepairStep, VerifyProblem, VerifyReport, plan_repair, repair, verify
+    from lance_core.values.operations import LanceOperation, Transaction
+    from lance_core.values.session import Session
 
     __version__: str
 
@@ -119,24 +127,24 @@ _find = late_names(
         "CompactionPlan": "lance_core.optimize",
         "CompactionTask": "lance_core.optimize",
         "Expression": "lance_core.expression",
-        "LanceOperation": "lance_core.operations",
+        "LanceOperation": "lance_core.values.operations",
         "LanceSchema": "lance_core.schema",
         "MergeInsertBuilder": "lance_core.merge_insert",
         "RewriteResult": "lance_core.optimize",
-        "Session": "lance_core.session",
-        "Transaction": "lance_core.operations",
-        "RepairPlan": "lance_core.verification",
-        "RepairStep": "lance_core.verification",
-        "VerifyProblem": "lance_core.verification",
-        "VerifyReport": "lance_core.verification",
+        "Session": "lance_core.values.session",
+        "Transaction": "lance_core.values.operations",
+        "RepairPlan": "lance_core.reports.verification",
+        "RepairStep": "lance_core.reports.verification",
+        "VerifyProblem": "lance_core.reports.verification",
+        "VerifyReport": "lance_core.reports.verification",
         "json_to_schema": "lance_core.schema",
         "make_expression": "lance_core.expression",
         "schema_to_json": "lance_core.schema",
         "ImportResult": "lance_core.importing.table",
         "import_table": "lance_core.importing.table",
-        "plan_repair": "lance_core.verification",
-        "repair": "lance_core.verification",
-        "verify": "lance_core.verification",
+        "plan_repair": "lance_core.reports.verification",
+        "repair": "lance_core.reports.verification",
+        "verify": "lance_core.reports.verification",
     },
 )
 

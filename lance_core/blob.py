@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from lance_core.common.frozen import frozen
+from lance_core.common.unsupported import late_names
 from lance_core.errors import InvalidInputError
 from lance_core.format.blobs import DEDICATED_THRESHOLD_KEY, INLINE_THRESHOLD_KEY, PACK_THRESHOLD_KEY
 from lance_core.format.schema import BLOB_EXTENSION
-from lance_core.frozen import frozen
-from lance_core.unsupported import late_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lance_core.arguments import check_order
+from lance_core.methods.arguments import check_order
 from lance_core.table import branches
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from lance_core.format.refs import Branch
+    from lance_core.format.table.refs import Branch
     from lance_core.table.snapshot import Snapshot
 
 

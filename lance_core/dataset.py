@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
-from lance_core.arguments import branch_reference, point_in_time
 from lance_core.branches import Branches
 from lance_core.change.evolution import next_field_id
+from lance_core.common.unsupported import late_names, refuse_given, refused, refused_property
 from lance_core.format.extensions import with_types
 from lance_core.methods import (
     blobs,
@@ -24,20 +24,20 @@ from lance_core.methods import (
     tracking,
     writing,
 )
+from lance_core.methods.arguments import branch_reference, point_in_time
 from lance_core.scan.open_files import OpenFiles
 from lance_core.scanner import check_default_options
 from lance_core.schema import LanceSchema
-from lance_core.session import Session
-from lance_core.stats import LanceStats
 from lance_core.store.trust import PlaceSettings
 from lance_core.table.locations import finds_same_files, with_settings
 from lance_core.table.open_table import find_version_as_of, open_branch, open_version
 from lance_core.table.refs import resolve
 from lance_core.table.snapshot import Snapshot, newest_version
 from lance_core.table.statistics import table_statistics
-from lance_core.table_id import find_table
 from lance_core.tags import Tags
-from lance_core.unsupported import late_names, refuse_given, refused, refused_property
+from lance_core.values.session import Session
+from lance_core.values.stats import LanceStats
+from lance_core.values.table_id import find_table
 
 if TYPE_CHECKING:
     import os
@@ -470,37 +470,37 @@ def _reopen(uri: str, version: int, settings: Mapping[str, Any]) -> LanceDataset
 __getattr__ = late_names(
     __name__,
     {
-        "AlterColumn": "lance_core.results",
-        "AutoCleanupConfig": "lance_core.results",
-        "Branch": "lance_core.results",
+        "AlterColumn": "lance_core.values.results",
+        "AutoCleanupConfig": "lance_core.values.results",
+        "Branch": "lance_core.values.results",
         "Branches": "lance_core.branches",
-        "BulkCommitResult": "lance_core.results",
+        "BulkCommitResult": "lance_core.values.results",
         "ColumnOrdering": "lance_core.scan.ordering",
         "DEFAULT_BLOB_BUFFER_SIZE": "lance_core.blob",
-        "DataStatistics": "lance_core.stats",
+        "DataStatistics": "lance_core.values.stats",
         "DatasetDelta": "lance_core.delta",
         "DatasetOptimizer": "lance_core.optimize",
-        "DatasetStats": "lance_core.results",
-        "DeleteResult": "lance_core.results",
-        "ExecuteResult": "lance_core.results",
-        "FieldStatistics": "lance_core.stats",
-        "Index": "lance_core.index_entries",
-        "IndexFile": "lance_core.index_entries",
-        "IndexInformation": "lance_core.results",
-        "LANCE_COMMIT_MESSAGE_KEY": "lance_core.format.transaction:COMMIT_MESSAGE_KEY",
-        "LanceOperation": "lance_core.operations",
+        "DatasetStats": "lance_core.values.results",
+        "DeleteResult": "lance_core.values.results",
+        "ExecuteResult": "lance_core.values.results",
+        "FieldStatistics": "lance_core.values.stats",
+        "Index": "lance_core.values.index_entries",
+        "IndexFile": "lance_core.values.index_entries",
+        "IndexInformation": "lance_core.values.results",
+        "LANCE_COMMIT_MESSAGE_KEY": "lance_core.format.table.transaction:COMMIT_MESSAGE_KEY",
+        "LanceOperation": "lance_core.values.operations",
         "LanceScanner": "lance_core.scanner",
-        "LanceStats": "lance_core.stats",
+        "LanceStats": "lance_core.values.stats",
         "MergeInsertBuilder": "lance_core.merge_insert",
         "ScannerBuilder": "lance_core.scanner",
-        "SqlQuery": "lance_core.sql_query",
-        "SqlQueryBuilder": "lance_core.sql_query",
-        "Tag": "lance_core.results",
+        "SqlQuery": "lance_core.methods.sql_query",
+        "SqlQueryBuilder": "lance_core.methods.sql_query",
+        "Tag": "lance_core.values.results",
         "Tags": "lance_core.tags",
-        "Transaction": "lance_core.operations",
-        "UpdateResult": "lance_core.results",
-        "Version": "lance_core.results",
-        "VersionRef": "lance_core.results",
+        "Transaction": "lance_core.values.operations",
+        "UpdateResult": "lance_core.values.results",
+        "Version": "lance_core.values.results",
+        "VersionRef": "lance_core.values.results",
         "write_dataset": "lance_core.write",
     },
 )

@@ -13,8 +13,8 @@ from lance_core.table.snapshot import load_transaction, open_snapshot
 
 if TYPE_CHECKING:
     from lance_core.methods.protocols import OpenDataset
-    from lance_core.operations import Transaction
     from lance_core.table.snapshot import Snapshot
+    from lance_core.values.operations import Transaction
 
 
 class DatasetDelta:
@@ -44,7 +44,7 @@ class DatasetDelta:
         Raises:
             VersionNotFoundError: One of the versions was cleaned up, or does not exist.
         """
-        from lance_core.operations import from_inner  # noqa: PLC0415 twenty classes that few need
+        from lance_core.values.operations import from_inner  # noqa: PLC0415 twenty classes that few need
 
         transactions: list[Transaction] = []
         for version in range(self.begin_version + 1, self.end_version + 1):

@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Unpack
 
+from lance_core.common.signatures import with_options
+from lance_core.common.unsupported import late_names, refused_property
 from lance_core.errors import InvalidInputError
 from lance_core.format.extensions import batches_with_types
-from lance_core.format.paths import deletion_file_path
-from lance_core.fragment_metadata import FragmentMetadata, to_metadata
+from lance_core.format.table.paths import deletion_file_path
 from lance_core.methods import fragment_columns, fragment_rows
 from lance_core.scan.fragment_reader import FragmentReader
 from lance_core.scan.fragments import count_matching, scan_fragment
 from lance_core.scan.plan import plan_filter, plan_scan, with_row_starts
 from lance_core.scanner import DEFAULT_BLOB_MODE, ScanOptions
-from lance_core.signatures import with_options
 from lance_core.table.naming import naming
-from lance_core.unsupported import late_names, refused_property
+from lance_core.values.fragment_metadata import FragmentMetadata, to_metadata
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyarrow.compute import Expression
 
-    from lance_core.format.fragment import DataFile, Fragment
+    from lance_core.format.table.fragment import DataFile, Fragment
     from lance_core.methods.protocols import OpenDataset
     from lance_core.scan.ordering import ColumnOrdering
     from lance_core.table.snapshot import Snapshot
@@ -282,9 +282,9 @@ class LanceFragment:
 __getattr__ = late_names(
     __name__,
     {
-        "DEFAULT_MAX_BYTES_PER_FILE": "lance_core.arguments",
-        "DataFile": "lance_core.format.fragment",
-        "DeletionFile": "lance_core.format.fragment",
+        "DEFAULT_MAX_BYTES_PER_FILE": "lance_core.methods.arguments",
+        "DataFile": "lance_core.format.table.fragment",
+        "DeletionFile": "lance_core.format.table.fragment",
         "FragmentSession": "lance_core.methods.fragment_rows",
         "write_fragments": "lance_core.methods.writing",
     },

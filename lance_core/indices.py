@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lance_core.common.frozen import frozen
+from lance_core.common.unsupported import late_names
 from lance_core.errors import NotFoundError
-from lance_core.format.index_metadata import index_fields, index_kind
-from lance_core.format.vector_index import TYPE_URL, decode_details
-from lance_core.frozen import frozen
+from lance_core.format.index.vector_index import TYPE_URL, decode_details
+from lance_core.format.table.index_metadata import index_fields, index_kind
 from lance_core.index.column import find_column, path_of
 from lance_core.index.files import SegmentFiles
-from lance_core.unsupported import late_names
 
 if TYPE_CHECKING:
-    from lance_core.format.index_metadata import IndexMetadata
-    from lance_core.format.manifest import Manifest
+    from lance_core.format.table.index_metadata import IndexMetadata
+    from lance_core.format.table.manifest import Manifest
     from lance_core.table.snapshot import Snapshot
 
 _SYSTEM_PREFIX = "__lance"

@@ -6,17 +6,10 @@ from dataclasses import asdict, replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from lance_core.arguments import (
-    DEFAULT_MAX_BYTES_PER_FILE,
-    DEFAULT_MAX_ROWS_PER_FILE,
-    file_limits,
-    file_version,
-    names_of,
-)
 from lance_core.change.ingest import read_input
 from lance_core.change.key_join import KeyJoin
-from lance_core.change.merge import MergeWork
-from lance_core.change.merge_plan import (
+from lance_core.change.merging.merge import MergeWork
+from lance_core.change.merging.merge_plan import (
     MergeOptions,
     WhenMatched,
     WriteMode,
@@ -26,10 +19,17 @@ from lance_core.change.merge_plan import (
 )
 from lance_core.change.retries import commit_options, commit_work, new_transaction
 from lance_core.change.targets import DEFAULT_TARGETS, Targets
+from lance_core.common.unsupported import refused
 from lance_core.errors import InvalidInputError
-from lance_core.operations import Transaction, from_inner
+from lance_core.methods.arguments import (
+    DEFAULT_MAX_BYTES_PER_FILE,
+    DEFAULT_MAX_ROWS_PER_FILE,
+    file_limits,
+    file_version,
+    names_of,
+)
 from lance_core.table.naming import naming
-from lance_core.unsupported import refused
+from lance_core.values.operations import Transaction, from_inner
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from lance_core.change.merge_plan import MergePlan
+    from lance_core.change.merging.merge_plan import MergePlan
     from lance_core.methods.protocols import OpenDataset
 
 

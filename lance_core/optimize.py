@@ -10,9 +10,10 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
 
 from lance_core.change.retries import commit_options, commit_work
+from lance_core.common.frozen import frozen
+from lance_core.common.signatures import check_options, with_options
+from lance_core.common.unsupported import refuse_given
 from lance_core.errors import IndexCoverageWarning, InvalidInputError, UnsupportedError
-from lance_core.fragment_metadata import FragmentMetadata, from_metadata, to_metadata
-from lance_core.frozen import frozen
 from lance_core.maintenance.compact import compact
 from lance_core.maintenance.materialize import materialize_deletions
 from lance_core.maintenance.plan import CompactionOptions, RewriteTask, make_options, plan_compaction
@@ -21,8 +22,7 @@ from lance_core.maintenance.rewrite import RewriteMetrics as CompactionMetrics
 from lance_core.maintenance.rewrite import RewriteResult as InnerResult
 from lance_core.maintenance.rewrite import commit_results, execute_task, execute_tasks, rewrite
 from lance_core.methods.settings import delete_config_keys, update_config
-from lance_core.signatures import check_options, with_options
-from lance_core.unsupported import refuse_given
+from lance_core.values.fragment_metadata import FragmentMetadata, from_metadata, to_metadata
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Mapping, Sequence

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from lance_core.common.unsupported import late_names
 from lance_core.errors import UnsupportedError
 from lance_core.telemetry import observe
-from lance_core.unsupported import late_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,14 +6,14 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from lance_core.fragment_metadata import FragmentMetadata, to_metadata
-from lance_core.frozen import frozen
-from lance_core.unsupported import late_names
+from lance_core.common.frozen import frozen
+from lance_core.common.unsupported import late_names
+from lance_core.values.fragment_metadata import FragmentMetadata, to_metadata
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from lance_core.format.fragment import Fragment
+    from lance_core.format.table.fragment import Fragment
 
 
 class FragmentWriteProgress(Protocol):

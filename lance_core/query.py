@@ -1,5 +1,6 @@
 """Queries of full-text searches; names and arguments as in pylance."""
 
+from lance_core.common.unsupported import late_names
 from lance_core.index.text.query import (
     BooleanQuery,
     BoostQuery,
@@ -13,7 +14,6 @@ from lance_core.index.text.query import (
     Occur,
     PhraseQuery,
 )
-from lance_core.unsupported import late_names
 
 __all__ = [
     "BooleanQuery",

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
+from lance_core.common.signatures import with_options
 from lance_core.dataset import LanceDataset
 from lance_core.dataset import dataset as open_dataset
 from lance_core.errors import InvalidInputError
 from lance_core.scanner import ScanOptions
-from lance_core.signatures import with_options
 
 if TYPE_CHECKING:
     import os

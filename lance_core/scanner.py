@@ -11,21 +11,21 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import numpy as np
 import pyarrow as pa
 
-from lance_core.arguments import check_window, names_of
 from lance_core.blob import BlobFile
+from lance_core.common.unsupported import refuse_given, refused
 from lance_core.errors import InvalidInputError
 from lance_core.format.blobs import blob_view
 from lance_core.format.extensions import batches_with_types, with_types
-from lance_core.format.index_metadata import index_kind
+from lance_core.format.table.index_metadata import index_kind
+from lance_core.methods.arguments import check_window, names_of
+from lance_core.methods.scanner_builder import ScannerBuilder
 from lance_core.scan.blob_rows import blob_leaves, described_blobs
 from lance_core.scan.fragments import count_all_matching
 from lance_core.scan.indexed import with_index_answer
 from lance_core.scan.ordering import ColumnOrdering
 from lance_core.scan.plan import ROW_ADDRESS, SYSTEM_COLUMNS, plan_filter, plan_scan, with_row_starts
 from lance_core.scan.query import plan_query, run_query
-from lance_core.scanner_builder import ScannerBuilder
 from lance_core.table.naming import naming
-from lance_core.unsupported import refuse_given, refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     from pyarrow.compute import Expression
 
-    from lance_core.format.fragment import Fragment
-    from lance_core.format.manifest import Manifest
     from lance_core.format.schema import Field
+    from lance_core.format.table.fragment import Fragment
+    from lance_core.format.table.manifest import Manifest
     from lance_core.scan.open_files import OpenFiles
     from lance_core.scan.plan import ScanPlan
     from lance_core.scan.query import Query
@@ -482,11 +482,11 @@ def _ranking(
     if nearest is not None and full_text_query is not None:
         raise InvalidInputError("give 'nearest' or 'full_text_query', not both; reciprocal_rank_fusion joins results")
     if nearest is not None:
-        from lance_core.scan.vector_ranking import nearest_ranking  # noqa: PLC0415 rarely needed
+        from lance_core.scan.search.vector_ranking import nearest_ranking  # noqa: PLC0415 rarely needed
 
         return nearest_ranking(manifest, nearest, searched() if searched else None, only_index=only_index)
     if full_text_query is not None:
-        from lance_core.scan.text_ranking import text_ranking  # noqa: PLC0415 rarely needed
+        from lance_core.scan.search.text_ranking import text_ranking  # noqa: PLC0415 rarely needed
 
         prefilter = searched([ROW_ADDRESS]) if searched else None
         return text_ranking(manifest, full_text_query, prefilter, count=count, only_index=only_index)

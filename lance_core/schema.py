@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from lance_core.common.frozen import frozen
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.format.extensions import with_types
 from lance_core.format.schema import Field, Schema, arrow_type_of, logical_type_of
-from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lance_core.arguments import check_order
+from lance_core.methods.arguments import check_order
 from lance_core.table import refs
 from lance_core.table.open_table import open_version
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from lance_core.format.refs import Tag
+    from lance_core.format.table.refs import Tag
     from lance_core.store.base import Store
     from lance_core.table.refs import Reference
     from lance_core.table.snapshot import Snapshot

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lance_core.frozen import frozen
-from lance_core.unsupported import late_names
+from lance_core.common.frozen import frozen
+from lance_core.common.unsupported import late_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable

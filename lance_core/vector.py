@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from lance_core.common.unsupported import late_names
 from lance_core.errors import InvalidInputError
-from lance_core.format.index_metadata import index_fields
-from lance_core.format.vector_index import TYPE_URL, decode_details
+from lance_core.format.index.vector_index import TYPE_URL, decode_details
+from lance_core.format.table.index_metadata import index_fields
 from lance_core.index.column import path_of
-from lance_core.unsupported import late_names
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 from dagster_shared.libraries import DagsterLibraryRegistry
 
 if TYPE_CHECKING:
-    from lance_dagster.branches import BranchConfig, build_branch_jobs, deployment_branch
     from lance_dagster.checks import build_lance_checks
     from lance_dagster.components import (
         LanceDiscoveryComponent,
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from lance_dagster.definitions import check_definitions, describe_tables, lance_asset_metadata
     from lance_dagster.handlers import ArrowBridge, ReadRequest, TypeHandler, WriteRequest
     from lance_dagster.io_manager import LanceIOManager
+    from lance_dagster.lineage.open_lineage import build_openlineage_sensor
     from lance_dagster.maintenance import (
         CleanupPolicy,
         CompactionPolicy,
@@ -47,16 +47,16 @@ if TYPE_CHECKING:
         build_table_health,
         maintenance_needed,
     )
-    from lance_dagster.observe import build_observable_table
-    from lance_dagster.open_lineage import build_openlineage_sensor
-    from lance_dagster.partition_change import build_partition_change_job
+    from lance_dagster.partitioning.partition_change import build_partition_change_job
+    from lance_dagster.partitioning.retention import RetentionPolicy, build_retention_asset, build_wipe_job
     from lance_dagster.recall import build_recall_check
     from lance_dagster.resource import LanceResource
-    from lance_dagster.retention import RetentionPolicy, build_retention_asset, build_wipe_job
-    from lance_dagster.rollback import build_rollback_job
-    from lance_dagster.sensors import build_table_sensor
     from lance_dagster.spark import SparkSessionResource
     from lance_dagster.table_checks import LanceChecks
+    from lance_dagster.versions.branches import BranchConfig, build_branch_jobs, deployment_branch
+    from lance_dagster.versions.observe import build_observable_table
+    from lance_dagster.versions.rollback import build_rollback_job
+    from lance_dagster.versions.sensors import build_table_sensor
 
 __version__ = _version("lance-dagster")
 
@@ -112,7 +112,7 @@ DagsterLibraryRegistry.register("lance-dagster", __version__, is_dagster_package
 
 # Imported when they are asked for: whoever loads definitions rarely needs all, and each process of a run loads them.
 _MODULES = {
-    "branches": ["BranchConfig", "build_branch_jobs", "deployment_branch"],
+    "versions.branches": ["BranchConfig", "build_branch_jobs", "deployment_branch"],
     "checks": ["build_lance_checks"],
     "components": [
         "LanceDiscoveryComponent",
@@ -137,14 +137,14 @@ _MODULES = {
     "maintenance.execution": ["ExecutionPolicy"],
     "maintenance.health": ["build_table_health"],
     "maintenance.policies": ["CleanupPolicy", "CompactionPolicy", "DeletionPolicy", "IndexPolicy"],
-    "observe": ["build_observable_table"],
-    "open_lineage": ["build_openlineage_sensor"],
-    "partition_change": ["build_partition_change_job"],
+    "versions.observe": ["build_observable_table"],
+    "lineage.open_lineage": ["build_openlineage_sensor"],
+    "partitioning.partition_change": ["build_partition_change_job"],
     "recall": ["build_recall_check"],
     "resource": ["LanceResource"],
-    "retention": ["RetentionPolicy", "build_retention_asset", "build_wipe_job"],
-    "rollback": ["build_rollback_job"],
-    "sensors": ["build_table_sensor"],
+    "partitioning.retention": ["RetentionPolicy", "build_retention_asset", "build_wipe_job"],
+    "versions.rollback": ["build_rollback_job"],
+    "versions.sensors": ["build_table_sensor"],
     "spark": ["SparkSessionResource"],
     "table_checks": ["LanceChecks"],
 }

@@ -11,7 +11,7 @@ import dagster as dg
 
 from lance_core.errors import InvalidInputError
 from lance_dagster.located import lance_of
-from lance_dagster.partitions import TablePartitions
+from lance_dagster.partitioning.partitions import TablePartitions
 from lance_dagster.setting_keys import check_asset
 from lance_dagster.settings import BRANCH
 from lance_dagster.table_checks import LanceChecks

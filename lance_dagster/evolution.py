@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 
+from lance_core.common.hints import did_you_mean
 from lance_core.errors import CommitConflictError, InvalidInputError
-from lance_core.hints import did_you_mean
 
 if TYPE_CHECKING:
     import lance_core

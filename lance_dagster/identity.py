@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from lance_dagster.history import recent_properties
+from lance_dagster.versions.history import recent_properties
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -14,21 +14,21 @@ from pydantic import Field, PrivateAttr
 from lance_core import LanceDataset
 from lance_core.errors import InvalidInputError, LanceError
 from lance_dagster import _compat
-from lance_dagster.column_lineage import lineage_metadata
 from lance_dagster.column_schema import arrow_schema, declared_schema
 from lance_dagster.handlers import ReadRequest, TypeHandler, handler_for
 from lance_dagster.handlers.stream import storable
 from lance_dagster.identity import CommitIdentity
+from lance_dagster.lineage.column_lineage import lineage_metadata
 from lance_dagster.load import input_filter, input_selection, input_type, open_input, spark_session, upstream_metadata
-from lance_dagster.partition_scheme import SCHEME, PartitionScheme, change_warning
-from lance_dagster.partitions import PartitionSelection, select_partitions
+from lance_dagster.partitioning.partition_scheme import SCHEME, PartitionScheme, change_warning
+from lance_dagster.partitioning.partitions import PartitionSelection, select_partitions
 from lance_dagster.progress import watched
 from lance_dagster.report import report_output
 from lance_dagster.setting_keys import check_input, check_output, check_run_tag_values, check_run_tags
 from lance_dagster.settings import PREFIX, ReadSettings, WriteSettings, find_setting, own_branch
 from lance_dagster.shared_tables import refuse_shared, stored_addresses
 from lance_dagster.storage import Storage
-from lance_dagster.tags import DEFAULT_TEMPLATE, check_free, tag_name
+from lance_dagster.versions.tags import DEFAULT_TEMPLATE, check_free, tag_name
 from lance_dagster.write import Outcome, Target, store
 
 # A first attempt has nothing to find, unless a crashed run was resumed under its own id.

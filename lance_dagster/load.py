@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from lance_core.errors import DatasetNotFoundError, InvalidInputError, RefNotFoundError
 from lance_dagster import _compat
-from lance_dagster.partitions import PartitionSelection, select_partitions
-from lance_dagster.predicate import typed
+from lance_dagster.partitioning.partitions import PartitionSelection, select_partitions
+from lance_dagster.partitioning.predicate import typed
 from lance_dagster.settings import MAIN, ReadSettings, find_setting
 
 if TYPE_CHECKING:

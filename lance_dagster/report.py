@@ -9,18 +9,18 @@ import dagster as dg
 from lance_core.errors import LanceError
 from lance_dagster import _compat
 from lance_dagster.column_schema import declared_schema
-from lance_dagster.history import data_version
 from lance_dagster.metadata import preview, readable, storage_metadata, write_metadata
-from lance_dagster.predicate import count_by_key, partition_terms, typed
-from lance_dagster.tags import tag_version
+from lance_dagster.partitioning.predicate import count_by_key, partition_terms, typed
 from lance_dagster.units import bytes_text, count_text, seconds_text
+from lance_dagster.versions.history import data_version
+from lance_dagster.versions.tags import tag_version
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import lance_core
     from lance_dagster.identity import CommitIdentity
-    from lance_dagster.partitions import PartitionSelection
+    from lance_dagster.partitioning.partitions import PartitionSelection
     from lance_dagster.write import Outcome
 
 _MAX_COUNTED_ROWS = 10_000_000

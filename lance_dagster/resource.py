@@ -10,14 +10,14 @@ import dagster as dg
 from pydantic import Field, PrivateAttr
 
 import lance_core
+from lance_core.common.signatures import check_options, with_options
 from lance_core.errors import DatasetNotFoundError
 from lance_core.optimize import CompactionArguments
-from lance_core.signatures import check_options, with_options
 from lance_core.write import WriteArguments
 from lance_dagster.metadata import storage_metadata, table_numbers
-from lance_dagster.publish import PUBLISHED, publish
 from lance_dagster.settings import own_branch
 from lance_dagster.storage import Storage
+from lance_dagster.versions.publish import PUBLISHED, publish
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence

@@ -20,7 +20,7 @@ from lance_core import CompressionProfile
 from lance_core.errors import InvalidInputError
 from lance_dagster import _compat
 from lance_dagster.metadata import REPORTED_KEYS
-from lance_dagster.partitions import check_partition_expr
+from lance_dagster.partitioning.partitions import check_partition_expr
 from lance_dagster.settings import (
     FAMILIAR,
     PREFIX,

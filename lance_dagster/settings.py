@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from lance_core import CompressionProfile
+from lance_core.common.hints import did_you_mean
 from lance_core.errors import InvalidInputError
-from lance_core.hints import did_you_mean
 from lance_dagster.handlers.base import OutOfPartition
 
 if TYPE_CHECKING:

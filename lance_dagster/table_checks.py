@@ -12,11 +12,11 @@ import dagster as dg
 import pyarrow.compute as pc
 
 from lance_core.errors import InvalidInputError, VersionNotFoundError
-from lance_dagster.history import data_version
 from lance_dagster.index_numbers import index_numbers
 from lance_dagster.metadata import table_numbers
-from lance_dagster.predicate import quote
+from lance_dagster.partitioning.predicate import quote
 from lance_dagster.units import age_text
+from lance_dagster.versions.history import data_version
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

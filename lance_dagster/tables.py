@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 import lance_core
+from lance_core.common.hints import did_you_mean
 from lance_core.errors import (
     DatasetAlreadyExistsError,
     DatasetNotFoundError,
@@ -23,9 +24,8 @@ from lance_core.errors import (
     RefAlreadyExistsError,
     RefNotFoundError,
 )
-from lance_core.hints import did_you_mean
-from lance_core.listing import find_tables
-from lance_core.table_id import find_table, table_to_write
+from lance_core.reports.listing import find_tables
+from lance_core.values.table_id import find_table, table_to_write
 from lance_dagster.handlers.base import store_options
 
 if TYPE_CHECKING:

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 import lance_core
+from lance_core.common.hints import did_you_mean
 from lance_core.errors import DatasetAlreadyExistsError, InvalidInputError
-from lance_core.hints import did_you_mean
 from lance_dagster.evolution import change_table, plan_change
 from lance_dagster.handlers import TypeHandler, WriteRequest
 from lance_dagster.handlers.stream import storable
-from lance_dagster.predicate import typed
+from lance_dagster.partitioning.predicate import typed
 
 if TYPE_CHECKING:
     from lance_dagster.evolution import SchemaRule
     from lance_dagster.handlers.base import WriteOperation
-    from lance_dagster.partitions import PartitionSelection
+    from lance_dagster.partitioning.partitions import PartitionSelection
     from lance_dagster.settings import SchemaMode, WriteSettings
     from lance_dagster.tables import Tables
 

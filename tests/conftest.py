@@ -27,9 +27,9 @@ from botocore.retries.standard import ExponentialBackoff
 from botocore.session import get_session
 from xdist.scheduler import LoadScopeScheduling
 
-from lance_core.format.manifest import decode_manifest_file, remember_manifest
-from lance_core.store import object_client
-from lance_core.store.client_options import ClientOptions
+from lance_core.format.table.manifest import decode_manifest_file, remember_manifest
+from lance_core.store.cloud import object_client
+from lance_core.store.cloud.client_options import ClientOptions
 from lance_core.table import publish
 
 pytest.register_assert_rewrite("lance_core.testing.branch_model")
@@ -196,7 +196,8 @@ def jvm(preloading):
     """
     from pyspark.sql import SparkSession  # noqa: PLC0415 - only tests that start Spark pay for it
 
-    from lance_core.spark import ensure_java, recommended_conf, task_names  # noqa: PLC0415 - likewise
+    from lance_core.spark import ensure_java, recommended_conf  # noqa: PLC0415 - likewise
+    from lance_core.spark.common import task_names  # noqa: PLC0415 - likewise
 
     ensure_java()
     os.environ["PYSPARK_PYTHON"] = sys.executable

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from lance_core.errors import InvalidInputError
-from lance_core.format.fragment import DataFile
-from lance_core.format.paths import data_file_path
+from lance_core.format.table.fragment import DataFile
+from lance_core.format.table.paths import data_file_path
 
 if TYPE_CHECKING:
     from lance_core.change.column_files import ColumnWriter, Transform

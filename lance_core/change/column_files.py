@@ -15,13 +15,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lance_core.change.stage import FileLimits, remove_staged, stage_fragments
+from lance_core.common.frozen import frozen
 from lance_core.encoding.kernels import numbers_array, numbers_of
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.file.write.field_writer import RowGroups
-from lance_core.format.file_version import LEGACY_FILE_VERSION, resolve_version
-from lance_core.format.fragment import DataFile
-from lance_core.format.paths import DATA_FOLDER
-from lance_core.frozen import frozen
+from lance_core.format.file.file_version import LEGACY_FILE_VERSION, resolve_version
+from lance_core.format.table.fragment import DataFile
+from lance_core.format.table.paths import DATA_FOLDER
 from lance_core.scan.columns import is_legacy
 from lance_core.scan.fragment_reader import FragmentReader
 from lance_core.scan.fragments import scan_fragment
@@ -33,8 +33,8 @@ from lance_core.table.new_ids import RANDOM_IDS
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from lance_core.format.fragment import Fragment
     from lance_core.format.schema import Field, Schema
+    from lance_core.format.table.fragment import Fragment
     from lance_core.scan.plan import ScanPlan
     from lance_core.table.new_ids import NewIds
     from lance_core.table.snapshot import Snapshot
@@ -166,7 +166,7 @@ class ColumnWriter:
 
 
 def _holding(file: DataFile) -> Fragment:
-    from lance_core.format.fragment import Fragment  # noqa: PLC0415 needed here only
+    from lance_core.format.table.fragment import Fragment  # noqa: PLC0415 needed here only
 
     return Fragment(id=0, files=(file,), physical_rows=0)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lance_core.change.column_files import ColumnWriter
-from lance_core.format.operations import DataReplacement
+from lance_core.format.table.operations import DataReplacement
 from lance_core.table.new_ids import RANDOM_IDS
 
 if TYPE_CHECKING:

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 from lance_core.change.completion import Uploads
 from lance_core.change.retries import commit_work
 from lance_core.change.stage import remove_staged
+from lance_core.common.frozen import frozen
 from lance_core.errors import CommitOutcomeUnknownError
-from lance_core.format.deletion import bitmap_from_numpy
-from lance_core.format.operations import Delete, Update
-from lance_core.format.paths import deletion_file_path
-from lance_core.frozen import frozen
+from lance_core.format.table.deletion import bitmap_from_numpy
+from lance_core.format.table.operations import Delete, Update
+from lance_core.format.table.paths import deletion_file_path
 from lance_core.scan.fragments import each_match
 from lance_core.scan.indexed import with_index_answer
 from lance_core.scan.open_files import OpenFiles
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from pyarrow.compute import Expression
 
     from lance_core.change.retries import CommitOptions
-    from lance_core.format.fragment import Fragment
-    from lance_core.format.operations import Operation
+    from lance_core.format.table.fragment import Fragment
+    from lance_core.format.table.operations import Operation
     from lance_core.scan.fragments import FragmentMatches
     from lance_core.store.base import Store
     from lance_core.table.new_ids import NewIds

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from lance_core.common.frozen import frozen
+from lance_core.common.hints import did_you_mean
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.format.schema import Field, Schema
-from lance_core.frozen import frozen
-from lance_core.hints import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from lance_core.format.manifest import Manifest
+    from lance_core.format.table.manifest import Manifest
 
 _RESERVED = ("_rowid", "_rowaddr", "_rowoffset", "_row_created_at_version", "_row_last_updated_at_version")
 _SPLIT_LISTS = ("list", "list.struct")

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from pyroaring import BitMap
 
-from lance_core.format.fragment_reuse import (
+from lance_core.common.frozen import frozen
+from lance_core.format.index.row_sets import encode_row_treemap
+from lance_core.format.table.fragment_reuse import (
     DETAILS_FILE,
     FragmentDigest,
     ReuseGroup,
@@ -21,9 +23,7 @@ from lance_core.format.fragment_reuse import (
     new_fragment_ids,
     untrimmed_versions,
 )
-from lance_core.format.paths import INDICES_FOLDER
-from lance_core.format.row_sets import encode_row_treemap
-from lance_core.frozen import frozen
+from lance_core.format.table.paths import INDICES_FOLDER
 from lance_core.index.moved import load_later_moves
 from lance_core.scan.fragment_reader import FragmentReader
 from lance_core.table.fragment_reuse import load_fragment_reuse
@@ -31,9 +31,9 @@ from lance_core.table.fragment_reuse import load_fragment_reuse
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-    from lance_core.format.fragment import Fragment
-    from lance_core.format.index_metadata import IndexMetadata
-    from lance_core.format.operations import RewriteGroup
+    from lance_core.format.table.fragment import Fragment
+    from lance_core.format.table.index_metadata import IndexMetadata
+    from lance_core.format.table.operations import RewriteGroup
     from lance_core.index.moved import LaterMoves
     from lance_core.scan.open_files import OpenFiles
     from lance_core.store.base import Store

@@ -9,17 +9,17 @@ import numpy as np
 
 from lance_core.change.fragment_reuse import ReuseState, later_moves, write_fragment_reuse
 from lance_core.change.indices import IndexTarget, forget_files
+from lance_core.common.frozen import frozen
 from lance_core.errors import CorruptDataError, InvalidInputError, LanceError, NotFoundError, UnsupportedError
-from lance_core.format.index_metadata import holds_row_ids, index_fields, index_kind, shows_moved_rows
-from lance_core.format.operations import CreateIndex
-from lance_core.frozen import frozen
+from lance_core.format.table.index_metadata import holds_row_ids, index_fields, index_kind, shows_moved_rows
+from lance_core.format.table.operations import CreateIndex
 from lance_core.index.answer import ADDRESS_SHIFT
-from lance_core.index.bloom import BLOOM_FILTER
 from lance_core.index.column import column_to_index, path_of
 from lance_core.index.files import SegmentFiles
 from lance_core.index.kinds import KINDS, kind_of_index
 from lance_core.index.protocol import MODEL, RewritableKind, ZonedSegment
-from lance_core.index.zone_map import ZONE_MAP
+from lance_core.index.scalar.bloom import BLOOM_FILTER
+from lance_core.index.scalar.zone_map import ZONE_MAP
 from lance_core.scan.fragment_reader import FragmentReader
 from lance_core.scan.indexed import naming_index
 from lance_core.scan.open_files import OpenFiles
@@ -27,9 +27,9 @@ from lance_core.scan.open_files import OpenFiles
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from lance_core.format.index_metadata import IndexMetadata
-    from lance_core.format.manifest import Manifest
-    from lance_core.format.operations import Operation
+    from lance_core.format.table.index_metadata import IndexMetadata
+    from lance_core.format.table.manifest import Manifest
+    from lance_core.format.table.operations import Operation
     from lance_core.index.moved import LaterMoves
     from lance_core.index.protocol import IndexKind, Int64s, Relocation, Segment
     from lance_core.store.base import Store

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from lance_core.common.frozen import frozen
 from lance_core.errors import AlreadyExistsError, InvalidInputError, NotFoundError
-from lance_core.format.index_metadata import IndexFields, make_index
-from lance_core.format.operations import CreateIndex
-from lance_core.format.paths import INDICES_FOLDER
-from lance_core.frozen import frozen
+from lance_core.format.table.index_metadata import IndexFields, make_index
+from lance_core.format.table.operations import CreateIndex
+from lance_core.format.table.paths import INDICES_FOLDER
 from lance_core.index.column import column_to_index
 from lance_core.index.files import SegmentFiles
 from lance_core.index.kinds import check_build, kind_named
@@ -22,9 +22,9 @@ from lance_core.scan.open_files import OpenFiles
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from lance_core.format.fragment import Fragment
-    from lance_core.format.index_metadata import IndexMetadata
-    from lance_core.format.operations import Operation
+    from lance_core.format.table.fragment import Fragment
+    from lance_core.format.table.index_metadata import IndexMetadata
+    from lance_core.format.table.operations import Operation
     from lance_core.index.column import IndexedColumn
     from lance_core.index.protocol import IndexKind, Relocation, RewritableKind, Segment, SegmentContent
     from lance_core.table.snapshot import Snapshot

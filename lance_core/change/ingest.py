@@ -14,13 +14,13 @@ import numpy as np
 import pyarrow as pa
 
 from lance_core.change.fit_blobs import fit_blobs, takes_blobs
+from lance_core.common.frozen import frozen
+from lance_core.common.hints import joined_reasons
 from lance_core.encoding.arrow_values import as_type, binary_to_json, without_views
 from lance_core.encoding.profiles import PROFILE_KEY, profile_of, with_profile
 from lance_core.errors import CorruptDataError, InvalidInputError, SchemaMismatchError
 from lance_core.format.blobs import is_second_version
 from lance_core.format.schema import JSON, Schema
-from lance_core.frozen import frozen
-from lance_core.hints import joined_reasons
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

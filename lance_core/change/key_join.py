@@ -12,10 +12,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lance_core.change.number_index import NumberIndex
+from lance_core.common.frozen import frozen
 from lance_core.encoding.arrow_values import words_of
 from lance_core.encoding.kernels import distinct
 from lance_core.errors import InvalidInputError, UnsupportedError
-from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

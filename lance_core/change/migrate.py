@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lance_core.errors import CorruptDataError
-from lance_core.format.feature_flags import check_writable
-from lance_core.format.manifest import decode_manifest_file
-from lance_core.format.paths import VERSIONS_FOLDER, ManifestNaming, manifest_path, parse_manifest_name
+from lance_core.format.table.feature_flags import check_writable
+from lance_core.format.table.manifest import decode_manifest_file
+from lance_core.format.table.paths import VERSIONS_FOLDER, ManifestNaming, manifest_path, parse_manifest_name
 from lance_core.table.locations import without_bases
 
 if TYPE_CHECKING:

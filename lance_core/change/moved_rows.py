@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from lance_core.change.completion import Uploads
-from lance_core.format.deletion import bitmap_from_numpy
-from lance_core.format.paths import deletion_file_path
-from lance_core.format.row_ids import encode_row_ids, encode_row_versions
-from lance_core.frozen import frozen
+from lance_core.common.frozen import frozen
+from lance_core.format.table.deletion import bitmap_from_numpy
+from lance_core.format.table.paths import deletion_file_path
+from lance_core.format.table.row_ids import encode_row_ids, encode_row_versions
 from lance_core.scan.lineage import has_spilled_lineage
 from lance_core.table.locations import objects_at_once
 from lance_core.table.new_ids import RANDOM_IDS
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from pyroaring import BitMap
 
-    from lance_core.format.fragment import Fragment
+    from lance_core.format.table.fragment import Fragment
     from lance_core.scan.fragment_reader import FragmentReader
     from lance_core.store.base import Store
     from lance_core.table.new_ids import NewIds

@@ -10,11 +10,11 @@ import uuid
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from lance_core.common.frozen import frozen
 from lance_core.errors import CommitConflictError, CommitOutcomeUnknownError, InvalidInputError
-from lance_core.format.operations import Delete, Update
-from lance_core.format.paths import deletion_file_path
-from lance_core.format.transaction import COMMIT_MESSAGE_KEY, Transaction
-from lance_core.frozen import frozen
+from lance_core.format.table.operations import Delete, Update
+from lance_core.format.table.paths import deletion_file_path
+from lance_core.format.table.transaction import COMMIT_MESSAGE_KEY, Transaction
 from lance_core.table.commit import commit
 from lance_core.table.runtime import SYSTEM_RUNTIME, commit_timeout_s
 from lance_core.table.snapshot import open_snapshot
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import timedelta
 
-    from lance_core.format.operations import Operation
+    from lance_core.format.table.operations import Operation
     from lance_core.table.runtime import Runtime
     from lance_core.table.snapshot import Snapshot
 

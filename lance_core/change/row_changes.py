@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from lance_core.frozen import frozen
+from lance_core.common.frozen import frozen
 from lance_core.scan.fragment_reader import FragmentReader
 from lance_core.scan.open_files import OpenFiles
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from lance_core.format.fragment import Fragment
+    from lance_core.format.table.fragment import Fragment
     from lance_core.table.snapshot import Snapshot
 
     Int64s = npt.NDArray[np.int64]

@@ -11,12 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from lance_core.errors import InvalidInputError
-from lance_core.format.row_ids import row_id_bounds
+from lance_core.format.table.row_ids import row_id_bounds
 from lance_core.scan.fragment_reader import FragmentReader
 
 if TYPE_CHECKING:
-    from lance_core.format.fragment import Fragment
-    from lance_core.format.manifest import Manifest
+    from lance_core.format.table.fragment import Fragment
+    from lance_core.format.table.manifest import Manifest
     from lance_core.scan.open_files import OpenFiles
 
     UInt64s = npt.NDArray[np.uint64]

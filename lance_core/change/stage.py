@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from lance_core.change.completion import Completion
 from lance_core.change.ingest import fit_batch, fit_schema, new_schema, read_input, with_missing
+from lance_core.common.frozen import frozen
 from lance_core.encoding.profiles import check_profile
 from lance_core.format.blobs import blob_folder, blobs_for_version
-from lance_core.format.file_version import LEGACY_FILE_VERSION
-from lance_core.format.fragment import DataFile, Fragment
-from lance_core.format.paths import data_file_path
-from lance_core.frozen import frozen
+from lance_core.format.file.file_version import LEGACY_FILE_VERSION
+from lance_core.format.table.fragment import DataFile, Fragment
+from lance_core.format.table.paths import data_file_path
 from lance_core.scan.blob_places import ExternalBlobs, StagedBlobs
 from lance_core.table.naming import naming
 from lance_core.telemetry import Span

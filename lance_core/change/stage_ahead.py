@@ -8,14 +8,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lance_core.change.stage import remove_staged
-from lance_core.frozen import frozen
+from lance_core.common.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from lance_core.change.targets import TargetStore
-    from lance_core.format.fragment import Fragment
     from lance_core.format.schema import Schema
+    from lance_core.format.table.fragment import Fragment
     from lance_core.table.snapshot import Snapshot
 
 

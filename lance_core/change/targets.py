@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from lance_core.common.frozen import frozen
 from lance_core.errors import InvalidInputError
-from lance_core.format.paths import DATA_FOLDER, base_prefix
-from lance_core.frozen import frozen
+from lance_core.format.table.paths import DATA_FOLDER, base_prefix
 from lance_core.store.trust import PlaceSettings
 from lance_core.table.locations import BasedStore, objects_at_once
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from lance_core.format.base_path import BasePath
-    from lance_core.format.fragment import Fragment
+    from lance_core.format.table.base_path import BasePath
+    from lance_core.format.table.fragment import Fragment
     from lance_core.store.base import ObjectInfo, ObjectReader, ObjectWriter, Store
     from lance_core.table.snapshot import Snapshot
 

@@ -11,12 +11,12 @@ import pyarrow as pa
 
 from lance_core.change.moved_rows import Departure, MovedRows
 from lance_core.change.stage import remove_staged, stage_fragments
+from lance_core.common.frozen import frozen
+from lance_core.common.hints import did_you_mean
 from lance_core.encoding.kernels import numbers_of
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.format.blobs import BlobView
-from lance_core.format.operations import Update
-from lance_core.frozen import frozen
-from lance_core.hints import did_you_mean
+from lance_core.format.table.operations import Update
 from lance_core.scan.fragment_reader import FragmentReader
 from lance_core.scan.fragments import scan_fragment
 from lance_core.scan.indexed import with_index_answer
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from pyarrow.compute import Expression as ArrowExpression
 
     from lance_core.change.stage import FileLimits
-    from lance_core.format.fragment import Fragment
-    from lance_core.format.operations import Operation
     from lance_core.format.schema import Schema
+    from lance_core.format.table.fragment import Fragment
+    from lance_core.format.table.operations import Operation
     from lance_core.scan.plan import ScanPlan
     from lance_core.sql.expression import Expression
     from lance_core.store.base import Store

@@ -10,10 +10,10 @@ from lance_core.cli import output
 from lance_core.cli.command import DONE, FOUND_PROBLEMS, Answer, Command, argument
 from lance_core.cli.opening import BRANCH, TABLE, VERSION, count, open_table, reference
 from lance_core.cli.progress import step_bar
-from lance_core.describe import describe as describe_text
 from lance_core.errors import InvalidInputError
 from lance_core.maintenance.verify import LEVELS
-from lance_core.verification import verify as verify_table
+from lance_core.reports.describe import describe as describe_text
+from lance_core.reports.verification import verify as verify_table
 
 if TYPE_CHECKING:
     from argparse import Namespace

@@ -13,8 +13,8 @@ from lance_core.cli.progress import each, step_bar
 from lance_core.importing.table import import_table
 from lance_core.maintenance.verify import LEVELS
 from lance_core.optimize import Compaction
-from lance_core.verification import plan_repair
-from lance_core.verification import repair as repair_table
+from lance_core.reports.verification import plan_repair
+from lance_core.reports.verification import repair as repair_table
 
 if TYPE_CHECKING:
     from argparse import Namespace

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lance_core.describe import aligned
+from lance_core.reports.describe import aligned
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from lance_core.common.limits import check_limit
 from lance_core.encoding.codecs.packed_struct import split_rows
 from lance_core.encoding.jsonb import encode_text
 from lance_core.encoding.jsonb_arrays import decode_texts
 from lance_core.encoding.kernels import check_places, gather, numbers_array, starts_of, take_inside
 from lance_core.encoding.values import DictionaryValues, FixedListValues, FixedValues, StructValues, VariableValues
 from lance_core.errors import CorruptDataError, InvalidInputError
-from lance_core.limits import check_limit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

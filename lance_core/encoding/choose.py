@@ -25,7 +25,7 @@ from lance_core.encoding.codecs import (
 from lance_core.encoding.kernels import chunk_counts, fitting_count, starts_of
 from lance_core.encoding.options import PageOptions
 from lance_core.encoding.values import FixedListValues, FixedValues, VariableValues
-from lance_core.format.encodings import (
+from lance_core.format.file.encodings import (
     ByteStreamSplit,
     Compression,
     Flat,
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from lance_core.encoding.values import Chunks, Values
-    from lance_core.format.encodings import Encoding, FixedSizeList
+    from lance_core.format.file.encodings import Encoding, FixedSizeList
 
 MAX_CHUNK_VALUES = 4096
 _FLAT_CHUNK_BYTES = {"2.1": 1 << 13, "2.2": 1 << 14}

@@ -12,11 +12,11 @@ from lance_core.encoding.kernels import one_buffer
 from lance_core.encoding.options import CODECS, PageOptions
 from lance_core.encoding.values import FixedListValues, FixedValues, VariableValues
 from lance_core.errors import UnsupportedError
-from lance_core.format.encodings import Compression, Flat, General, Variable
+from lance_core.format.file.encodings import Compression, Flat, General, Variable
 
 if TYPE_CHECKING:
     from lance_core.encoding.values import Bytes, Values
-    from lance_core.format.encodings import Encoding
+    from lance_core.format.file.encodings import Encoding
 
 _BLOCK_LZ4_PAYS = 0.75
 _MIN_COMPRESSED_BYTES = 1 << 12

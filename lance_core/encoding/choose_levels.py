@@ -11,13 +11,13 @@ from lance_core.encoding.codecs import bitpack, rle
 from lance_core.encoding.kernels import one_buffer
 from lance_core.encoding.values import FixedValues
 from lance_core.errors import InvalidInputError
-from lance_core.format.encodings import Flat, OutOfLineBitpacking, Rle
+from lance_core.format.file.encodings import Flat, OutOfLineBitpacking, Rle
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     from lance_core.encoding.values import Chunks, Int64s
-    from lance_core.format.encodings import Encoding
+    from lance_core.format.file.encodings import Encoding
 
 _MAX_LEVEL_BYTES = (1 << 16) - 1  # u16 in the chunk header
 _LEVEL_RUNS_PAY = 0.5

@@ -16,12 +16,12 @@ from lance_core.encoding.codecs import fsst, general, variable
 from lance_core.encoding.codecs.zstd import WORDS_LEVEL
 from lance_core.encoding.kernels import chunk_counts, fitting_count, one_buffer, starts_of
 from lance_core.encoding.values import Chunks, VariableValues
-from lance_core.format.encodings import Compression, Fsst, General, Variable
+from lance_core.format.file.encodings import Compression, Fsst, General, Variable
 
 if TYPE_CHECKING:
     from lance_core.encoding.options import PageOptions
     from lance_core.encoding.values import Int64s
-    from lance_core.format.encodings import Encoding
+    from lance_core.format.file.encodings import Encoding
 
 _PLAIN_CHUNK_BYTES = 1 << 14
 _MIN_COMPRESSED_BYTES = 1 << 12

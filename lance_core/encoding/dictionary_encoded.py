@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from lance_core.common.frozen import frozen
 from lance_core.encoding.arrow_values import pack_bits, take_values
 from lance_core.encoding.kernels import check_places, numbers_array, take_inside
 from lance_core.encoding.values import FixedValues
 from lance_core.errors import CorruptDataError
-from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
     import numpy.typing as npt

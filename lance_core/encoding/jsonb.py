@@ -27,8 +27,8 @@ from functools import lru_cache
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
+from lance_core.common.frozen import frozen
 from lance_core.errors import CorruptDataError, InvalidInputError, UnsupportedError
-from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from lance_core.common.frozen import frozen
 from lance_core.encoding.jsonb_arrays import (
     ARRAY,
     BLOCK_BYTES,
@@ -22,7 +23,6 @@ from lance_core.encoding.jsonb_arrays import (
     values_of,
 )
 from lance_core.encoding.kernels import aranges, gather_words, starts_of
-from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

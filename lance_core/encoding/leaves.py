@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from lance_core.common.frozen import frozen
 from lance_core.encoding.arrow_values import (
     buffer_view,
     dictionary_without_nulls,
@@ -24,7 +25,6 @@ from lance_core.encoding.kernels import aranges, numbers_array
 from lance_core.encoding.shred import Nesting, build_levels
 from lance_core.errors import CorruptDataError, InvalidInputError
 from lance_core.format.blobs import described, is_first_version
-from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,11 +9,11 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
+from lance_core.common.frozen import frozen
 from lance_core.encoding import registry
 from lance_core.encoding.profiles import DEFAULT_PROFILE, PROFILES
 from lance_core.errors import InvalidInputError
-from lance_core.format.encodings import Compression
-from lance_core.frozen import frozen
+from lance_core.format.file.encodings import Compression
 
 if TYPE_CHECKING:
     from collections.abc import Callable

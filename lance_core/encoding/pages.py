@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lance_core.common.frozen import frozen
 from lance_core.encoding.arrow_values import is_fieldless, json_to_binary, leaf_values, slice_leaf
 from lance_core.encoding.choose import MAX_CHUNK_VALUES
 from lance_core.encoding.choose_dictionary import build_dictionary
@@ -18,9 +19,8 @@ from lance_core.encoding.leaves import shred
 from lance_core.encoding.repdef import Levels, max_def, max_rep, max_visible_def
 from lance_core.encoding.values import DictionaryValues, FixedListValues, FixedValues, StructValues, VariableValues
 from lance_core.errors import InvalidInputError
-from lance_core.format.page_layout import Layer, MiniBlockLayout
+from lance_core.format.file.page_layout import Layer, MiniBlockLayout
 from lance_core.format.schema import JSON
-from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 
+from lance_core.common.frozen import frozen
 from lance_core.encoding.arrow_values import buffer_view
 from lance_core.encoding.kernels import empty, starts_of
-from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

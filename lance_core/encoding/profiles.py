@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from lance_core.common.frozen import frozen
 from lance_core.errors import InvalidInputError
-from lance_core.format.encodings import Compression
-from lance_core.frozen import frozen
+from lance_core.format.file.encodings import Compression
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from lance_core.encoding.codecs.codec import Codec, Scalar
     from lance_core.encoding.repdef import LevelArray
     from lance_core.encoding.values import Bytes, Int64s, Values
-    from lance_core.format.encodings import Encoding
+    from lance_core.format.file.encodings import Encoding
 
 __all__ = ["CODECS", "decode_block", "decode_integers", "decode_rows", "decode_strings", "has_bytes"]
 

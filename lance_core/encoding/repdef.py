@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from lance_core.common.frozen import frozen
 from lance_core.encoding.kernels import aranges, starts_of
 from lance_core.errors import CorruptDataError, UnsupportedError
-from lance_core.format.page_layout import Layer, Layers
-from lance_core.frozen import frozen
+from lance_core.format.file.page_layout import Layer, Layers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

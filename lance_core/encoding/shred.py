@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lance_core.common.frozen import frozen
 from lance_core.encoding.repdef import LevelArray, Levels, Mask, is_list, level_numbers, list_layer, max_def
-from lance_core.format.page_layout import Layer
-from lance_core.frozen import frozen
+from lance_core.format.file.page_layout import Layer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from lance_core.common.frozen import frozen
+from lance_core.common.unsupported import refuse_given
 from lance_core.errors import InvalidInputError
 from lance_core.file.read.reader import DataFileReader
 from lance_core.file.write.writer import PAGE_BYTES, AnyFileWriter, check_schema, open_writer
 from lance_core.format.extensions import batches_with_types, with_types
-from lance_core.format.file_version import DEFAULT_VERSION
+from lance_core.format.file.file_version import DEFAULT_VERSION
 from lance_core.format.schema import Schema
-from lance_core.frozen import frozen
 from lance_core.store.open import open_store
-from lance_core.unsupported import refuse_given
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

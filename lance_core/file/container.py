@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
+from lance_core.common.limits import check_limit
 from lance_core.errors import CorruptDataError, InvalidInputError
 from lance_core.file.file_layout import ColumnSummary, FileLayout, PageSummary, fields_with_columns
-from lance_core.format.file_metadata import decode_column, decode_descriptor, decode_plain_column
-from lance_core.format.footer import FOOTER_SIZE, decode_footer, decode_table
-from lance_core.limits import check_limit
+from lance_core.format.file.file_metadata import decode_column, decode_descriptor, decode_plain_column
+from lance_core.format.file.footer import FOOTER_SIZE, decode_footer, decode_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
     from lance_core.file.source import FileBytes
-    from lance_core.format.file_metadata import Page
-    from lance_core.format.footer import Footer
+    from lance_core.format.file.file_metadata import Page
+    from lance_core.format.file.footer import Footer
     from lance_core.format.schema import Schema
 
 _Table: TypeAlias = list[tuple[int, int]]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lance_core.common.frozen import frozen
 from lance_core.errors import CorruptDataError
-from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,7 +15,7 @@ import numpy as np
 
 from lance_core.encoding.kernels import aranges, distinct, starts_of
 from lance_core.errors import CorruptDataError, InvalidInputError
-from lance_core.format.checksums import (
+from lance_core.format.file.checksums import (
     TRAILER_SIZE,
     SumsBuffer,
     crc32,

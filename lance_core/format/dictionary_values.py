@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lance_core.frozen import frozen
+from lance_core.common.frozen import frozen
 
 
 @frozen

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING
 
-from lance_core.frozen import frozen
+from lance_core.common.frozen import frozen
 from lance_core.importing.source import any_of
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lance_core.common.frozen import frozen
 from lance_core.errors import InvalidInputError
-from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

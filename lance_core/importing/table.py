@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any, Literal
 import fsspec
 import pyarrow as pa
 
+from lance_core.common.frozen import frozen
 from lance_core.dataset import LanceDataset, dataset
 from lance_core.errors import DatasetNotFoundError, InvalidInputError, SchemaMismatchError, VersionNotFoundError
-from lance_core.frozen import frozen
 from lance_core.importing.delta import DeltaSource
 from lance_core.importing.iceberg import IcebergSource
 from lance_core.importing.parquet import ParquetSource
 from lance_core.importing.plan import make_plan
-from lance_core.operations import LanceOperation
 from lance_core.table.idempotency import IDEMPOTENCY_KEY
+from lance_core.values.operations import LanceOperation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

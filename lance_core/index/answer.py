@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from lance_core.common.frozen import frozen
 from lance_core.encoding.kernels import distinct
 from lance_core.errors import CorruptDataError, InvalidInputError
-from lance_core.frozen import frozen
 from lance_core.sql import ternary
 from lance_core.sql.ternary import ANY, FALSE, NULL, TRUE
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from lance_core.common.frozen import frozen
+from lance_core.common.hints import did_you_mean
 from lance_core.errors import InvalidInputError, UnsupportedError
-from lance_core.frozen import frozen
-from lance_core.hints import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

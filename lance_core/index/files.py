@@ -8,14 +8,14 @@ import numpy as np
 import pyarrow as pa
 
 from lance_core.errors import CorruptDataError
-from lance_core.format.paths import INDICES_FOLDER, base_prefix
 from lance_core.format.schema import Schema
+from lance_core.format.table.paths import INDICES_FOLDER, base_prefix
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from lance_core.file.read.reader import DataFileReader
-    from lance_core.format.index_metadata import IndexMetadata
+    from lance_core.format.table.index_metadata import IndexMetadata
     from lance_core.store.base import Store
 
 _FILE_VERSION = "2.1"

@@ -5,26 +5,26 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from lance_core.errors import InvalidInputError, UnsupportedError
-from lance_core.format.index_metadata import index_fields
-from lance_core.format.vector_index import decode_details
-from lance_core.index.bitmap import BITMAP, LABEL_LIST
-from lance_core.index.bloom import BLOOM_FILTER
-from lance_core.index.btree import BTREE
-from lance_core.index.inverted import INVERTED
-from lance_core.index.json_member import json_member_kind
-from lance_core.index.ngram import NGRAM
+from lance_core.format.index.vector_index import decode_details
+from lance_core.format.table.index_metadata import index_fields
 from lance_core.index.protocol import CheckedKind, MovableKind
+from lance_core.index.scalar.bitmap import BITMAP, LABEL_LIST
+from lance_core.index.scalar.bloom import BLOOM_FILTER
+from lance_core.index.scalar.btree import BTREE
+from lance_core.index.scalar.json_member import json_member_kind
+from lance_core.index.scalar.ngram import NGRAM
+from lance_core.index.scalar.zone_map import ZONE_MAP
+from lance_core.index.text.inverted import INVERTED
 from lance_core.index.vector.kind import VECTOR
 from lance_core.index.vector.train import INDEX_TYPES
-from lance_core.index.zone_map import ZONE_MAP
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from lance_core.format.index_metadata import IndexFields, IndexMetadata
+    from lance_core.format.table.index_metadata import IndexFields, IndexMetadata
     from lance_core.index.column import IndexedColumn
-    from lance_core.index.json_member import JsonMemberKind
     from lance_core.index.protocol import IndexKind, ReadKind
+    from lance_core.index.scalar.json_member import JsonMemberKind
 
 KINDS: dict[str, IndexKind] = {
     kind.name: kind for kind in (BTREE, BITMAP, LABEL_LIST, NGRAM, ZONE_MAP, BLOOM_FILTER, INVERTED)

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from lance_core.format.fragment_reuse import ReuseVersion
-    from lance_core.format.index_metadata import IndexMetadata
+    from lance_core.format.table.fragment_reuse import ReuseVersion
+    from lance_core.format.table.index_metadata import IndexMetadata
     from lance_core.index.answer import RowAnswer
     from lance_core.index.protocol import Segment
     from lance_core.index.row_moves import RowMoves

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from lance_core.common.frozen import frozen
+from lance_core.common.limits import check_limit
 from lance_core.encoding.kernels import distinct
 from lance_core.errors import CorruptDataError, InvalidInputError
-from lance_core.format.row_sets import decode_row_treemap, rows_of_treemap
-from lance_core.frozen import frozen
+from lance_core.format.index.row_sets import decode_row_treemap, rows_of_treemap
 from lance_core.index.answer import ADDRESS_SHIFT, OFFSET_MASK, RowAnswer, of_ranges
-from lance_core.limits import check_limit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from lance_core.format.fragment_reuse import ReuseGroup
+    from lance_core.format.table.fragment_reuse import ReuseGroup
 
 Int64s: TypeAlias = npt.NDArray[np.int64]
 _NO_ROWS = np.empty(0, np.int64)

@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from lance_core.encoding.arrow_values import mask_array
 from lance_core.errors import LanceError
-from lance_core.format.bloom_filter import hash_values
-from lance_core.format.index_metadata import shows_moved_rows
+from lance_core.format.index.bloom_filter import hash_values
+from lance_core.format.table.index_metadata import shows_moved_rows
 from lance_core.index.answer import ADDRESS_SHIFT, OFFSET_MASK
 from lance_core.index.column import find_column, path_of
 from lance_core.index.protocol import EntrySegment, ZonedSegment
@@ -34,9 +34,9 @@ from lance_core.sql.pruning import Comparison, Contains, HasItems, IsNull, Membe
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
 
-    from lance_core.format.fragment import Fragment
-    from lance_core.format.manifest import Manifest
     from lance_core.format.schema import Schema
+    from lance_core.format.table.fragment import Fragment
+    from lance_core.format.table.manifest import Manifest
     from lance_core.scan.indexed import OpenSegment
     from lance_core.scan.open_files import OpenFiles
     from lance_core.sql.pruning import Question

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lance_core.common.frozen import frozen
 from lance_core.errors import InvalidInputError
-from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lance_core.format.fragment import Fragment
+    from lance_core.format.table.fragment import Fragment
 
 LEAST_MEMORY = 1 << 27
 """The window of a scan does not become smaller than 64 MiB."""

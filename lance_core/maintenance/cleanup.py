@@ -16,12 +16,13 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Unpack
 
+from lance_core.common.frozen import frozen
+from lance_core.common.signatures import with_options
 from lance_core.errors import DatasetNotFoundError, InvalidInputError, NotFoundError, VersionNotFoundError
-from lance_core.format.feature_flags import check_writable
-from lance_core.format.manifest import decode_manifest_files
-from lance_core.format.paths import TEMPORARY_PREFIX, VERSIONS_FOLDER, ManifestName, parse_manifest_name
-from lance_core.format.refs import Branch
-from lance_core.frozen import frozen
+from lance_core.format.table.feature_flags import check_writable
+from lance_core.format.table.manifest import decode_manifest_files
+from lance_core.format.table.paths import TEMPORARY_PREFIX, VERSIONS_FOLDER, ManifestName, parse_manifest_name
+from lance_core.format.table.refs import Branch
 from lance_core.maintenance.cleanup_plan import (
     QUIET_AGE,
     SWEPT_FOLDERS,
@@ -35,7 +36,6 @@ from lance_core.maintenance.cleanup_plan import (
     make_rules,
     summarize,
 )
-from lance_core.signatures import with_options
 from lance_core.table.branches import list_branches
 from lance_core.table.locations import branch_of, objects_at_once
 from lance_core.table.read_ahead import each
@@ -48,8 +48,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from datetime import datetime
 
-    from lance_core.format.manifest import ManifestFiles
-    from lance_core.format.refs import Tag
+    from lance_core.format.table.manifest import ManifestFiles
+    from lance_core.format.table.refs import Tag
     from lance_core.store.base import Store
 
 __all__ = ["CleanupExplanation", "CleanupStats", "cleanup_old_versions", "explain_cleanup_old_versions"]

@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Literal, TypeAlias, TypedDict
 
+from lance_core.common.frozen import frozen
 from lance_core.errors import InvalidInputError
 from lance_core.format.blobs import BLOB_SUFFIX, data_path_of_blobs
-from lance_core.format.fragment import ExternalFile, decode_fragment, lineage_sequences
-from lance_core.format.paths import (
+from lance_core.format.table.fragment import ExternalFile, decode_fragment, lineage_sequences
+from lance_core.format.table.paths import (
     BASE_PREFIX,
     DATA_FOLDER,
     DELETIONS_FOLDER,
@@ -29,13 +30,12 @@ from lance_core.format.paths import (
     split_base_path,
     transaction_path,
 )
-from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from lance_core.format.base_path import BasePath
-    from lance_core.format.manifest import ManifestFiles
+    from lance_core.format.table.base_path import BasePath
+    from lance_core.format.table.manifest import ManifestFiles
 
 DEFAULT_OLDER_THAN = timedelta(days=14)
 UNVERIFIED_MIN_AGE = timedelta(days=7)

@@ -16,8 +16,8 @@ from pyroaring import BitMap
 
 from lance_core.errors import CorruptDataError, LanceError, NotFoundError
 from lance_core.file.integrity import check_file
-from lance_core.format.fragment import TOMBSTONE_FIELD_ID
-from lance_core.format.paths import (
+from lance_core.format.table.fragment import TOMBSTONE_FIELD_ID
+from lance_core.format.table.paths import (
     BRANCHES_FOLDER,
     DAMAGED_FOLDER,
     TAGS_FOLDER,
@@ -29,7 +29,7 @@ from lance_core.format.paths import (
     tag_path,
     transaction_path,
 )
-from lance_core.format.transaction import decode_transaction
+from lance_core.format.table.transaction import decode_transaction
 from lance_core.maintenance.cleanup import explain_cleanup_old_versions
 from lance_core.maintenance.repair_plan import RepairPlan, RepairStep
 from lance_core.maintenance.salvage import Salvage, find_salvage, lost_rows
@@ -46,8 +46,8 @@ from lance_core.table.snapshot import decode_version, find_versions
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
-    from lance_core.format.fragment import DataFile, Fragment
-    from lance_core.format.manifest import Manifest
+    from lance_core.format.table.fragment import DataFile, Fragment
+    from lance_core.format.table.manifest import Manifest
     from lance_core.maintenance.verify_report import VerifyProblem
     from lance_core.store.base import Store
     from lance_core.table.runtime import Runtime

@@ -15,7 +15,7 @@ from lance_core.change.stage import FileStaging
 from lance_core.errors import CorruptDataError, LanceError
 from lance_core.file.write.page_copy import open_pages
 from lance_core.file.write.page_merge import merge_pages
-from lance_core.format.paths import data_file_path
+from lance_core.format.table.paths import data_file_path
 from lance_core.scan.fragments import scan_fragment
 from lance_core.table.locations import sized_reader
 from lance_core.table.read_ahead import each
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
     from lance_core.encoding.repdef import Mask
     from lance_core.file.write.page_copy import PageSource
-    from lance_core.format.fragment import DataFile, Fragment
-    from lance_core.format.manifest import Manifest
     from lance_core.format.schema import Field, Schema
+    from lance_core.format.table.fragment import DataFile, Fragment
+    from lance_core.format.table.manifest import Manifest
     from lance_core.scan.fragment_reader import FragmentReader
     from lance_core.scan.plan import ScanPlan
     from lance_core.store.base import ObjectReader, Store

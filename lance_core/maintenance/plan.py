@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lance_core.common.frozen import frozen
 from lance_core.errors import InvalidInputError
-from lance_core.format.file_version import check_writable, resolve_version
-from lance_core.format.fragment import file_version_of
-from lance_core.frozen import frozen
+from lance_core.format.file.file_version import check_writable, resolve_version
+from lance_core.format.table.fragment import file_version_of
 from lance_core.maintenance.budget import DEFAULT_MEMORY, LEAST_MEMORY
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from lance_core.format.fragment import Fragment
-    from lance_core.format.manifest import Manifest
+    from lance_core.format.table.fragment import Fragment
+    from lance_core.format.table.manifest import Manifest
 
 _CONFIG_PREFIX = "lance.compaction."
 

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lance_core.change.fragment_reuse import later_moves, reuse_version, write_fragment_reuse
+from lance_core.common.frozen import frozen
 from lance_core.errors import CorruptDataError, NotFoundError, UnsupportedError
-from lance_core.format.fragment_reuse import find_fragment_reuse
-from lance_core.format.index_metadata import RewrittenIndex, holds_row_ids, index_fields
-from lance_core.format.operations import DeferredRemap, ReserveFragments, Rewrite
-from lance_core.format.paths import INDICES_FOLDER
-from lance_core.format.transaction import Transaction
-from lance_core.frozen import frozen
+from lance_core.format.table.fragment_reuse import find_fragment_reuse
+from lance_core.format.table.index_metadata import RewrittenIndex, holds_row_ids, index_fields
+from lance_core.format.table.operations import DeferredRemap, ReserveFragments, Rewrite
+from lance_core.format.table.paths import INDICES_FOLDER
+from lance_core.format.table.transaction import Transaction
 from lance_core.index.column import find_column, path_of
 from lance_core.index.files import SegmentFiles
 from lance_core.index.kinds import mover_of
@@ -24,15 +24,15 @@ from lance_core.index.protocol import SegmentTarget
 from lance_core.index.row_moves import FragmentPlaces, MovedGroup, RowMoves
 from lance_core.scan.fragment_reader import FragmentReader
 from lance_core.scan.open_files import OpenFiles
-from lance_core.table.apply import next_fragment_id, with_fragment_ids
 from lance_core.table.commit import commit
 from lance_core.table.fragment_reuse import load_fragment_reuse
+from lance_core.table.rules.apply import next_fragment_id, with_fragment_ids
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lance_core.format.index_metadata import IndexMetadata
-    from lance_core.format.operations import RewriteGroup
+    from lance_core.format.table.index_metadata import IndexMetadata
+    from lance_core.format.table.operations import RewriteGroup
     from lance_core.index.column import IndexedColumn
     from lance_core.index.moved import LaterMoves
     from lance_core.index.protocol import Int64s, MovableKind, Relocation

@@ -8,9 +8,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from lance_core.change.retries import new_transaction
-from lance_core.format.operations import Delete
-from lance_core.format.paths import DAMAGED_FOLDER
-from lance_core.format.transaction import decode_transaction
+from lance_core.format.table.operations import Delete
+from lance_core.format.table.paths import DAMAGED_FOLDER
+from lance_core.format.table.transaction import decode_transaction
 from lance_core.maintenance.cleanup import cleanup_old_versions
 from lance_core.maintenance.salvage import lost_rows, write_salvaged
 from lance_core.table.commit import commit
@@ -20,8 +20,8 @@ from lance_core.table.rebase import load_deletions, write_deletions
 from lance_core.table.snapshot import open_snapshot
 
 if TYPE_CHECKING:
-    from lance_core.format.fragment import Fragment
-    from lance_core.format.manifest import Manifest
+    from lance_core.format.table.fragment import Fragment
+    from lance_core.format.table.manifest import Manifest
     from lance_core.maintenance.repair_plan import RepairPlan, RepairStep
     from lance_core.store.base import Store
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from lance_core.frozen import frozen
+from lance_core.common.frozen import frozen
 
 if TYPE_CHECKING:
-    from lance_core.format.fragment import Fragment
+    from lance_core.format.table.fragment import Fragment
     from lance_core.maintenance.salvage import Salvage
     from lance_core.maintenance.verify_report import VerifyProblem
 

@@ -19,14 +19,14 @@ import numpy as np
 import numpy.typing as npt
 
 from lance_core.change.stage import FileLimits, remove_staged, stage_fragments
+from lance_core.common.frozen import frozen
 from lance_core.errors import CommitConflictError, CommitOutcomeUnknownError, InvalidInputError, UnsupportedError
 from lance_core.format.blobs import BlobView
-from lance_core.format.file_version import LEGACY_FILE_VERSION
-from lance_core.format.fragment import file_version_of
-from lance_core.format.operations import Rewrite, RewriteGroup
-from lance_core.format.row_ids import encode_row_ids, encode_row_versions
-from lance_core.format.transaction import Transaction
-from lance_core.frozen import frozen
+from lance_core.format.file.file_version import LEGACY_FILE_VERSION
+from lance_core.format.table.fragment import file_version_of
+from lance_core.format.table.operations import Rewrite, RewriteGroup
+from lance_core.format.table.row_ids import encode_row_ids, encode_row_versions
+from lance_core.format.table.transaction import Transaction
 from lance_core.maintenance.budget import LEAST_MEMORY, make_budget
 from lance_core.maintenance.live_rows import stage_live_rows
 from lance_core.maintenance.remap import RemappedIndices
@@ -35,9 +35,9 @@ from lance_core.scan.fragment_reader import FragmentReader
 from lance_core.scan.fragments import scan_fragment
 from lance_core.scan.open_files import OpenFiles
 from lance_core.scan.plan import plan_scan
-from lance_core.table.apply_indices import unindexed_rows
 from lance_core.table.commit import commit
 from lance_core.table.naming import naming
+from lance_core.table.rules.apply_indices import unindexed_rows
 from lance_core.table.runtime import commit_timeout_s
 from lance_core.table.snapshot import open_snapshot
 from lance_core.telemetry import Span
@@ -45,8 +45,8 @@ from lance_core.telemetry import Span
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from lance_core.format.fragment import Fragment
-    from lance_core.format.manifest import Manifest
+    from lance_core.format.table.fragment import Fragment
+    from lance_core.format.table.manifest import Manifest
     from lance_core.maintenance.budget import Budget
     from lance_core.maintenance.plan import CompactionOptions, RewriteTask
     from lance_core.store.base import Store

@@ -15,14 +15,14 @@ import pyarrow as pa
 from pyroaring import BitMap
 
 from lance_core.change.stage import FileLimits, stage_fragments
+from lance_core.common.frozen import frozen
 from lance_core.errors import CorruptDataError
 from lance_core.file.integrity import Checking
 from lance_core.file.read.reader import DataFileReader
 from lance_core.format.blobs import has_blobs
-from lance_core.format.file_version import LEGACY_FILE_VERSION
-from lance_core.format.fragment import TOMBSTONE_FIELD_ID
-from lance_core.format.paths import data_file_path
-from lance_core.frozen import frozen
+from lance_core.format.file.file_version import LEGACY_FILE_VERSION
+from lance_core.format.table.fragment import TOMBSTONE_FIELD_ID
+from lance_core.format.table.paths import data_file_path
 from lance_core.scan.columns import split_projection
 from lance_core.scan.plan import default_batch_size
 from lance_core.table.new_ids import RANDOM_IDS
@@ -30,8 +30,8 @@ from lance_core.table.new_ids import RANDOM_IDS
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from lance_core.format.fragment import DataFile
     from lance_core.format.schema import Schema
+    from lance_core.format.table.fragment import DataFile
     from lance_core.store.base import Store
 
 _WITHOUT_LIMIT = FileLimits(max_rows_per_file=2**62, max_bytes_per_file=2**62)

@@ -13,8 +13,8 @@ from lance_core.table.naming import naming
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from lance_core.format.fragment import Fragment
-    from lance_core.format.manifest import Manifest
+    from lance_core.format.table.fragment import Fragment
+    from lance_core.format.table.manifest import Manifest
     from lance_core.store.base import Store
 
 MIN_PAGE_BYTES = 1 << 16

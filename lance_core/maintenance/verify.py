@@ -18,10 +18,11 @@ from lance_core.file.integrity import Checking, check_file
 from lance_core.file.source import FileBytes
 from lance_core.file.write.blob_checks import CheckedBlobFile, blob_sums
 from lance_core.format.blobs import blob_file_path, has_blobs
-from lance_core.format.fragment import TOMBSTONE_FIELD_ID, decode_fragment
-from lance_core.format.index_metadata import index_fields
-from lance_core.format.manifest import manifest_files
-from lance_core.format.paths import (
+from lance_core.format.schema import Schema
+from lance_core.format.table.fragment import TOMBSTONE_FIELD_ID, decode_fragment
+from lance_core.format.table.index_metadata import index_fields
+from lance_core.format.table.manifest import manifest_files
+from lance_core.format.table.paths import (
     BASE_PREFIX,
     BRANCHES_FOLDER,
     INDICES_FOLDER,
@@ -32,7 +33,6 @@ from lance_core.format.paths import (
     deletion_file_path,
     transaction_path,
 )
-from lance_core.format.schema import Schema
 from lance_core.maintenance.cleanup_plan import SWEPT_FOLDERS, References
 from lance_core.maintenance.verify_report import MAX_PROBLEMS, VerifyProblem, VerifyReport
 from lance_core.scan.deletions import load_deletions
@@ -50,8 +50,8 @@ from lance_core.table.snapshot import decode_version, find_versions, load_transa
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
 
-    from lance_core.format.fragment import Fragment
-    from lance_core.format.manifest import Manifest
+    from lance_core.format.table.fragment import Fragment
+    from lance_core.format.table.manifest import Manifest
     from lance_core.store.base import Store
 
 LEVELS = ("quick", "full", "indices")

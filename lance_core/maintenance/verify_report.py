@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from lance_core.frozen import frozen
+from lance_core.common.frozen import frozen
 
 MAX_PROBLEMS = 1000
 """Problems that a report holds; more are only counted."""

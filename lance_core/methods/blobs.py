@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lance_core.arguments import row_numbers
 from lance_core.blob import DEFAULT_BLOB_BUFFER_SIZE, BlobFile
 from lance_core.errors import InvalidInputError
+from lance_core.methods.arguments import row_numbers
 from lance_core.scan.blob_rows import BlobRow, find_blobs
 from lance_core.table.naming import naming
 

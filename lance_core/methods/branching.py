@@ -5,16 +5,16 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from lance_core.base_paths import DatasetBasePath, allowing_bases, from_public, to_public
 from lance_core.change.retries import new_transaction
-from lance_core.format.operations import UpdateBases
+from lance_core.common.unsupported import refuse_given
+from lance_core.format.table.operations import UpdateBases
 from lance_core.store.addresses import parse_dataset
 from lance_core.store.open import open_store
 from lance_core.table import branches, clones
 from lance_core.table.commit import commit
 from lance_core.table.locations import branch_of
 from lance_core.table.open_table import open_version
-from lance_core.unsupported import refuse_given
+from lance_core.values.base_paths import DatasetBasePath, allowing_bases, from_public, to_public
 
 if TYPE_CHECKING:
     import os

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from lance_core.arguments import (
-    DEFAULT_MAX_BYTES_PER_FILE,
-    DEFAULT_MAX_ROWS_PER_FILE,
-    file_limits,
-    file_version,
-)
 from lance_core.change.delete import delete_rows, removing_staged, replace_rows
 from lance_core.change.retries import CommitOptions, commit_options, commit_work
 from lance_core.change.stage import stage_data
 from lance_core.change.update import UpdateWork
 from lance_core.errors import InvalidInputError
-from lance_core.fragment_metadata import FragmentMetadata, from_metadata
+from lance_core.methods.arguments import (
+    DEFAULT_MAX_BYTES_PER_FILE,
+    DEFAULT_MAX_ROWS_PER_FILE,
+    file_limits,
+    file_version,
+)
 from lance_core.methods.reading import make_plan
 from lance_core.table.naming import naming
+from lance_core.values.fragment_metadata import FragmentMetadata, from_metadata
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyarrow.compute import Expression
 
-    from lance_core.format.fragment import Fragment
+    from lance_core.format.table.fragment import Fragment
     from lance_core.merge_insert import MergeInsertBuilder
     from lance_core.methods.protocols import OpenDataset
 

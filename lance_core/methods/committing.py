@@ -6,9 +6,10 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from lance_core.arguments import seconds_of
+from lance_core.common.unsupported import refuse_given
 from lance_core.errors import InvalidInputError, UnsupportedError
-from lance_core.format.transaction import COMMIT_MESSAGE_KEY
+from lance_core.format.table.transaction import COMMIT_MESSAGE_KEY
+from lance_core.methods.arguments import seconds_of
 from lance_core.methods.protocols import address_of, base_params_of, open_dataset_of
 from lance_core.table.commit import commit as publish
 from lance_core.table.detached import commit_detached
@@ -17,16 +18,15 @@ from lance_core.table.idempotency import find_commit as find_key
 from lance_core.table.locations import with_lock
 from lance_core.table.open_table import open_branch
 from lance_core.table.snapshot import find_newest, open_snapshot
-from lance_core.unsupported import refuse_given
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Mapping, Sequence
 
     from lance_core.methods.protocols import OpenDataset
-    from lance_core.operations import LanceOperation, Transaction
     from lance_core.store.base import Store
     from lance_core.table.commit_lock import CommitLock
+    from lance_core.values.operations import LanceOperation, Transaction
 
 DEFAULT_TIMEOUT = timedelta(minutes=30)
 _Dataset = TypeVar("_Dataset", bound="OpenDataset")
@@ -88,7 +88,7 @@ def commit(  # noqa: PLR0917 positional as in pylance
         >>> lance_core.LanceDataset.commit("cities.lance", operation, read_version=1).count_rows()
         5
     """
-    from lance_core.operations import Transaction, to_inner  # noqa: PLC0415 twenty classes that few need
+    from lance_core.values.operations import Transaction, to_inner  # noqa: PLC0415 twenty classes that few need
 
     refuse_given(
         "commit",
@@ -170,7 +170,7 @@ def commit_batch(  # noqa: PLR0917 positional as in pylance
         InvalidInputError: No transactions, or one property that two of them set to different values.
         UnsupportedError: Another operation than Append.
     """
-    from lance_core.operations import LanceOperation, Transaction  # noqa: PLC0415 twenty classes that few need
+    from lance_core.values.operations import LanceOperation, Transaction  # noqa: PLC0415 twenty classes that few need
 
     if not transactions:
         raise InvalidInputError("'transactions' is empty. Pass at least one")
@@ -225,7 +225,7 @@ def find_commit(
 
 def _read_version(store: Store, operation: LanceOperation.BaseOperation, read_version: int | None) -> int:
     """The version an operation is based on, if the caller did not say."""
-    from lance_core.operations import LanceOperation  # noqa: PLC0415 twenty classes that few need
+    from lance_core.values.operations import LanceOperation  # noqa: PLC0415 twenty classes that few need
 
     if read_version is not None:
         return read_version

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from lance_core.arguments import file_version
 from lance_core.change.column_files import ColumnWriter, Transform, with_file
 from lance_core.change.evolution import (
     altered,
@@ -34,9 +33,10 @@ from lance_core.change.transforms import (
     whole_table,
 )
 from lance_core.errors import CommitOutcomeUnknownError, InvalidInputError, UnsupportedError
-from lance_core.format.file_version import LEGACY_FILE_VERSION
-from lance_core.format.operations import Merge, Project, UpdateConfig, UpdateMap
+from lance_core.format.file.file_version import LEGACY_FILE_VERSION
 from lance_core.format.schema import Schema
+from lance_core.format.table.operations import Merge, Project, UpdateConfig, UpdateMap
+from lance_core.methods.arguments import file_version
 from lance_core.scan.fragment_reader import FragmentReader
 from lance_core.scan.fragments import count_matching, scan_fragments
 from lance_core.scan.plan import plan_filter, plan_scan
@@ -50,8 +50,8 @@ if TYPE_CHECKING:
 
     from lance_core.change.checkpoint import Checkpoint
     from lance_core.change.evolution import Altered, Cast
-    from lance_core.format.operations import Operation
     from lance_core.format.schema import Field
+    from lance_core.format.table.operations import Operation
     from lance_core.methods.protocols import OpenDataset
     from lance_core.table.snapshot import Snapshot
 

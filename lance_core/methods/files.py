@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lance_core.errors import DatasetNotFoundError, InvalidInputError, VersionNotFoundError
-from lance_core.format.index_metadata import index_fields
-from lance_core.format.paths import (
+from lance_core.format.table.index_metadata import index_fields
+from lance_core.format.table.paths import (
     BRANCH_FILES_FOLDER,
     DAMAGED_FOLDER,
     INDICES_FOLDER,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Iterator, Mapping
 
-    from lance_core.format.manifest import Manifest
+    from lance_core.format.table.manifest import Manifest
     from lance_core.methods.protocols import OpenDataset
     from lance_core.store.base import Store
 

@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
-from lance_core.arguments import file_version, row_numbers
 from lance_core.change.column_files import ColumnWriter, Transform, check_drops_columns, with_file
 from lance_core.change.evolution import new_fields, next_field_id
 from lance_core.change.ingest import read_input
 from lance_core.change.transforms import Lookup, RowStream, from_lookup, from_stream, from_update, whole_table
+from lance_core.common.signatures import check_options, with_options
 from lance_core.encoding.arrow_values import taken
 from lance_core.encoding.kernels import numbers_array
 from lance_core.errors import InvalidInputError
-from lance_core.format.deletion import bitmap_from_numpy
 from lance_core.format.extensions import table_with_types
-from lance_core.format.fragment import TOMBSTONE_FIELD_ID
 from lance_core.format.schema import Schema
-from lance_core.fragment_metadata import to_metadata
+from lance_core.format.table.deletion import bitmap_from_numpy
+from lance_core.format.table.fragment import TOMBSTONE_FIELD_ID
+from lance_core.methods.arguments import file_version, row_numbers
 from lance_core.methods.evolving import make_transform
 from lance_core.scan.fragment_reader import FragmentReader
 from lance_core.scan.fragments import take_offsets
@@ -30,8 +30,8 @@ from lance_core.scan.plan import with_row_starts
 from lance_core.scan.query import make_columns, plan_query
 from lance_core.scanner import ScanOptions, make_scanner
 from lance_core.schema import LanceSchema
-from lance_core.signatures import check_options, with_options
 from lance_core.table.naming import naming
+from lance_core.values.fragment_metadata import to_metadata
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -40,10 +40,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyarrow.compute import Expression
 
-    from lance_core.format.fragment import DataFile, Fragment
-    from lance_core.fragment_metadata import FragmentMetadata
+    from lance_core.format.table.fragment import DataFile, Fragment
     from lance_core.methods.protocols import OpenFragment
     from lance_core.scanner import LanceScanner
+    from lance_core.values.fragment_metadata import FragmentMetadata
 
 
 @with_options(ScanOptions)

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lance_core.arguments import DEFAULT_MAX_ROWS_PER_GROUP
 from lance_core.change.column_files import data_file_of
+from lance_core.common.frozen import frozen
+from lance_core.common.unsupported import refuse_given
 from lance_core.errors import CorruptDataError, InvalidInputError
-from lance_core.format.deletion import bitmap_from_numpy
-from lance_core.format.fragment import Fragment
-from lance_core.format.paths import data_file_path
-from lance_core.fragment_metadata import to_metadata
-from lance_core.frozen import frozen
+from lance_core.format.table.deletion import bitmap_from_numpy
+from lance_core.format.table.fragment import Fragment
+from lance_core.format.table.paths import data_file_path
 from lance_core.methods import fragment_columns
+from lance_core.methods.arguments import DEFAULT_MAX_ROWS_PER_GROUP
 from lance_core.methods.writing import write_fragments
 from lance_core.scan.fragment_reader import FragmentReader
 from lance_core.scan.fragments import matching_offsets
@@ -29,7 +29,7 @@ from lance_core.table.locations import object_sizes
 from lance_core.table.naming import naming
 from lance_core.table.new_ids import RANDOM_IDS
 from lance_core.table.rebase import write_deletions
-from lance_core.unsupported import refuse_given
+from lance_core.values.fragment_metadata import to_metadata
 
 if TYPE_CHECKING:
     import os
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyarrow.compute import Expression
 
-    from lance_core.fragment_metadata import FragmentMetadata
     from lance_core.methods.protocols import OpenDataset, OpenFragment
-    from lance_core.session import Session
+    from lance_core.values.fragment_metadata import FragmentMetadata
+    from lance_core.values.session import Session
 
 _NO_LIMIT = 1 << 62
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from lance_core.change.migrate import migrate_manifest_paths_v2 as migrate
 from lance_core.change.retries import new_transaction
-from lance_core.format.operations import Restore
+from lance_core.format.table.operations import Restore
 from lance_core.table.commit import commit
 from lance_core.table.refs import keeping
 from lance_core.table.runtime import SYSTEM_RUNTIME
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from lance_core.methods.protocols import OpenDataset
-    from lance_core.operations import Transaction
     from lance_core.table.refs import Reference
+    from lance_core.values.operations import Transaction
 
 _Dataset = TypeVar("_Dataset", bound="OpenDataset")
 
@@ -128,7 +128,7 @@ def restore(dataset: OpenDataset) -> None:
 
 def read_transaction(dataset: OpenDataset, version: int) -> Transaction | None:
     """Return the transaction that made a version; None if its writer left none."""
-    from lance_core.operations import from_inner  # noqa: PLC0415 twenty classes that few need
+    from lance_core.values.operations import from_inner  # noqa: PLC0415 twenty classes that few need
 
     inner = load_transaction(dataset.snapshot.store, version)
     return None if inner is None else from_inner(inner)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
-from lance_core.arguments import names_of
 from lance_core.change.retries import commit_options, commit_work
+from lance_core.common.signatures import check_options, with_options
+from lance_core.common.unsupported import refuse_given
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.indices import describe
-from lance_core.signatures import check_options, with_options
-from lance_core.stats import LanceStats
-from lance_core.unsupported import refuse_given
+from lance_core.methods.arguments import names_of
+from lance_core.values.stats import LanceStats
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

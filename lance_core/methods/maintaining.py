@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from lance_core.common.unsupported import refuse_given
 from lance_core.errors import CorruptDataError
-from lance_core.unsupported import refuse_given
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence

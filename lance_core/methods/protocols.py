@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from lance_core.change.row_index import RowIndex
-    from lance_core.format.fragment import Fragment
+    from lance_core.format.table.fragment import Fragment
     from lance_core.scan.open_files import OpenFiles
     from lance_core.scanner import LanceScanner
     from lance_core.table.commit_lock import CommitLock

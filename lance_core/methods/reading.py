@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
-from lance_core.arguments import row_numbers
+from lance_core.common.signatures import check_options, with_options
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.format.blobs import blob_view
 from lance_core.format.extensions import table_with_types
 from lance_core.fragment import LanceFragment
+from lance_core.methods.arguments import row_numbers
 from lance_core.scan.fragments import count_all_matching
 from lance_core.scan.indexed import with_index_answer
 from lance_core.scan.plan import known_plan, plan_scan, with_row_starts
 from lance_core.scan.query import make_columns, plan_query
 from lance_core.scan.take import take_rows
 from lance_core.scanner import DEFAULT_BLOB_MODE, ReadOptions, ScanKeywords, ScanOptions, make_scanner
-from lance_core.signatures import check_options, with_options
 from lance_core.table.naming import naming
 
 if TYPE_CHECKING:
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     import pyarrow.dataset as pads
     from pyarrow.compute import Expression
 
-    from lance_core.format.fragment import Fragment
+    from lance_core.format.table.fragment import Fragment
     from lance_core.methods.protocols import OpenDataset
+    from lance_core.methods.sql_query import SqlQueryBuilder
     from lance_core.scan.plan import ScanPlan
     from lance_core.scanner import LanceScanner
-    from lance_core.sql_query import SqlQueryBuilder
 
 
 @with_options(ScanKeywords)
@@ -242,7 +242,7 @@ def to_arrow_dataset(dataset: OpenDataset) -> pads.Dataset:
         >>> table.to_arrow_dataset().to_table(columns=["id"]).column_names
         ['id']
     """
-    from lance_core.arrow_dataset import ArrowDataset  # noqa: PLC0415 - imports all of pyarrow.dataset
+    from lance_core.methods.arrow_dataset import ArrowDataset  # noqa: PLC0415 - imports all of pyarrow.dataset
 
     return ArrowDataset(dataset.schema, partial(scanner, dataset))
 
@@ -433,7 +433,7 @@ def sql(dataset: OpenDataset, sql: str) -> SqlQueryBuilder:
         >>> query.to_stream_reader().read_all().to_pylist()
         [{'highest': 3399}]
     """
-    from lance_core.sql_query import SqlQueryBuilder  # noqa: PLC0415 the SQL parser is slow to import
+    from lance_core.methods.sql_query import SqlQueryBuilder  # noqa: PLC0415 the SQL parser is slow to import
 
     return SqlQueryBuilder(dataset, sql)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lance_core.change.retries import new_transaction
-from lance_core.format.operations import UpdateConfig, UpdateMap
+from lance_core.format.table.operations import UpdateConfig, UpdateMap
 from lance_core.table.commit import commit
 
 if TYPE_CHECKING:

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lance_core.arguments import row_numbers
 from lance_core.change.row_index import RowIndex
 from lance_core.delta import DatasetDelta
 from lance_core.errors import InvalidInputError
 from lance_core.format.extensions import table_with_types
+from lance_core.methods.arguments import row_numbers
 from lance_core.methods.reading import make_plan
 from lance_core.scan.take import take_addresses
 

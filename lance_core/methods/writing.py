@@ -5,7 +5,18 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
 
-from lance_core.arguments import (
+from lance_core.change.delete import removing_staged
+from lance_core.change.ingest import is_at_hand
+from lance_core.change.retries import new_transaction
+from lance_core.change.stage import stage_data
+from lance_core.change.stage_ahead import Staged, staged_ahead
+from lance_core.change.targets import target_store
+from lance_core.common.signatures import with_options
+from lance_core.common.unsupported import refuse_given
+from lance_core.errors import DatasetAlreadyExistsError, InvalidInputError
+from lance_core.format.table.operations import Append, Overwrite
+from lance_core.format.table.paths import DETACHED_BIT
+from lance_core.methods.arguments import (
     DEFAULT_MAX_BYTES_PER_FILE,
     DEFAULT_MAX_ROWS_PER_FILE,
     DEFAULT_MAX_ROWS_PER_GROUP,
@@ -14,32 +25,21 @@ from lance_core.arguments import (
     file_limits,
     file_version,
 )
-from lance_core.base_paths import DatasetBasePath, allowing_bases, from_public
-from lance_core.change.delete import removing_staged
-from lance_core.change.ingest import is_at_hand
-from lance_core.change.retries import new_transaction
-from lance_core.change.stage import stage_data
-from lance_core.change.stage_ahead import Staged, staged_ahead
-from lance_core.change.targets import target_store
-from lance_core.errors import DatasetAlreadyExistsError, InvalidInputError
-from lance_core.format.operations import Append, Overwrite
-from lance_core.format.paths import DETACHED_BIT
-from lance_core.fragment_metadata import to_metadata
 from lance_core.methods.protocols import address_of, base_params_of, open_dataset_of
 from lance_core.progress import FragmentWriteProgress, staging_progress
 from lance_core.scan.blob_places import ExternalBlobs
 from lance_core.schema import LanceSchema
-from lance_core.signatures import with_options
-from lance_core.table.apply_settings import add_bases
 from lance_core.table.commit import commit
 from lance_core.table.idempotency import find_commit, with_key
 from lance_core.table.locations import branch_of, objects_at_once, with_lock
 from lance_core.table.naming import naming
 from lance_core.table.open_table import open_branch, open_version
+from lance_core.table.rules.apply_settings import add_bases
 from lance_core.table.runtime import SYSTEM_RUNTIME
 from lance_core.table.snapshot import Snapshot, find_snapshot
-from lance_core.table_id import table_to_write
-from lance_core.unsupported import refuse_given
+from lance_core.values.base_paths import DatasetBasePath, allowing_bases, from_public
+from lance_core.values.fragment_metadata import to_metadata
+from lance_core.values.table_id import table_to_write
 
 if TYPE_CHECKING:
     import os
@@ -48,13 +48,13 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from lance_core.encoding.profiles import CompressionProfile
-    from lance_core.format.base_path import BasePath
-    from lance_core.format.operations import Operation
-    from lance_core.format.transaction import Transaction
+    from lance_core.format.table.base_path import BasePath
+    from lance_core.format.table.operations import Operation
+    from lance_core.format.table.transaction import Transaction
     from lance_core.methods.protocols import OpenDataset
-    from lance_core.session import Session
     from lance_core.store.base import Store
     from lance_core.table.commit_lock import CommitLock
+    from lance_core.values.session import Session
 
 _Dataset = TypeVar("_Dataset", bound="OpenDataset")
 
@@ -421,7 +421,7 @@ def write_fragments(
     fragments = [to_metadata(fragment) for fragment in target.fragments(staged)]
     if not return_transaction:
         return fragments
-    from lance_core.operations import LanceOperation, Transaction  # noqa: PLC0415 twenty classes that few need
+    from lance_core.values.operations import LanceOperation, Transaction  # noqa: PLC0415 twenty classes that few need
 
     overwrite = LanceOperation.Overwrite(LanceSchema(table), fragments, initial_bases)
     return Transaction(snapshot.version if snapshot else 0, LanceOperation.Append(fragments) if existing else overwrite)

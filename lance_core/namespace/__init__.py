@@ -1,6 +1,6 @@
 """Namespaces: tables by name, in a folder or behind a REST service. Names as in pylance."""
 
-from lance_core.unsupported import late_names
+from lance_core.common.unsupported import late_names
 
 try:
     from lance_core.namespace.directory import DirectoryNamespace

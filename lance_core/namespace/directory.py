@@ -15,17 +15,17 @@ import lance_namespace as ln
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lance_core.common.unsupported import refuse_given, refused
 from lance_core.dataset import LanceDataset, dataset
 from lance_core.errors import DatasetAlreadyExistsError, DatasetNotFoundError, InvalidInputError
 from lance_core.store.open import open_store
 from lance_core.table.locations import remove_empty_folders
-from lance_core.unsupported import refuse_given, refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from lance_core.session import Session
-    from lance_core.store.cloud_store import CloudStore
+    from lance_core.store.cloud.cloud_store import CloudStore
+    from lance_core.values.session import Session
 
 _MANIFEST = "__manifest"
 _SUFFIX = ".lance"

@@ -13,8 +13,8 @@ from lance_namespace_urllib3_client.configuration import Configuration
 from lance_namespace_urllib3_client.exceptions import ApiException
 from urllib3.exceptions import HTTPError
 
+from lance_core.common.unsupported import refuse_given, refused
 from lance_core.errors import InvalidInputError
-from lance_core.unsupported import refuse_given, refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable

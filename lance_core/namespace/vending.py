@@ -12,7 +12,7 @@ import lance_namespace as ln
 from lance_core.errors import InvalidInputError
 from lance_core.namespace.directory import DirectoryNamespace
 from lance_core.namespace.rest import RestNamespace
-from lance_core.table_id import EXPIRY
+from lance_core.values.table_id import EXPIRY
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -50,7 +50,7 @@ def vended_options(namespace: str) -> tuple[dict[str, str], datetime | None]:
     """Ask a namespace for the storage options of a table.
 
     Args:
-        namespace: Storage option ``namespace``, made by `lance_core.table_id`.
+        namespace: Storage option ``namespace``, made by `lance_core.values.table_id`.
 
     Returns:
         The options, and when they expire.

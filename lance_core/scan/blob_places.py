@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import field
 from typing import TYPE_CHECKING
 
+from lance_core.common.frozen import frozen
 from lance_core.errors import InvalidInputError
 from lance_core.format.blobs import blob_file_path
-from lance_core.frozen import frozen
 from lance_core.store.addresses import parse_address, scheme_of
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lance_core.common.frozen import frozen
 from lance_core.errors import CorruptDataError, InvalidInputError
 from lance_core.format.blobs import BlobView, view_schema
-from lance_core.frozen import frozen
 from lance_core.scan.blobs import BlobPlace, BlobSources, Descriptions
 from lance_core.scan.fragment_reader import FragmentReader
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-    from lance_core.format.fragment import DataFile, Fragment
     from lance_core.format.schema import Field, Schema
+    from lance_core.format.table.fragment import DataFile, Fragment
     from lance_core.scan.open_files import OpenFiles
     from lance_core.table.snapshot import Snapshot
 

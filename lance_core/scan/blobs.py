@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from lance_core.common.frozen import frozen
 from lance_core.encoding.arrow_values import batch_of, null_mask, pack_bits
 from lance_core.encoding.kernels import empty, gather, starts_of
 from lance_core.encoding.plans import bridge, join
@@ -15,8 +16,7 @@ from lance_core.errors import CorruptDataError, UnsupportedError
 from lance_core.file.source import CheckedReader
 from lance_core.file.write.blob_checks import CheckedBlobFile, blob_sums
 from lance_core.format.blobs import BlobKind, blob_file_path, is_described, is_second_version
-from lance_core.format.paths import data_file_path
-from lance_core.frozen import frozen
+from lance_core.format.table.paths import data_file_path
 from lance_core.table.locations import open_external
 from lance_core.table.once import once
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from lance_core.encoding.values import Bytes, Int64s
-    from lance_core.format.blob_checksums import BlobSums
-    from lance_core.format.fragment import DataFile
+    from lance_core.format.file.blob_checksums import BlobSums
     from lance_core.format.schema import Field, Schema
+    from lance_core.format.table.fragment import DataFile
     from lance_core.store.base import ObjectReader, Store
 
 BATCH_BYTES = 64 << 20

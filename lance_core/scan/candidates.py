@@ -15,14 +15,14 @@ import pyarrow as pa
 
 from lance_core.encoding.arrow_values import offset_dtype
 from lance_core.encoding.kernels import distinct
-from lance_core.format.fragment_list import FragmentList
+from lance_core.format.table.fragment_list import FragmentList
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from lance_core.file.read.v0_1 import BatchStatistics
-    from lance_core.format.fragment import Fragment
     from lance_core.format.schema import Field, Schema
+    from lance_core.format.table.fragment import Fragment
     from lance_core.scan.deletions import Offsets
     from lance_core.scan.fragment_reader import FragmentReader
     from lance_core.scan.plan import ScanPlan

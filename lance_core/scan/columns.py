@@ -14,21 +14,21 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from lance_core.common.frozen import frozen
 from lance_core.encoding.arrow_values import null_mask, pack_bits
 from lance_core.encoding.kernels import aranges, starts_of
 from lance_core.encoding.leaves import is_list_field, list_items
 from lance_core.encoding.v2_0.nesting import list_array
 from lance_core.errors import CorruptDataError, UnsupportedError
 from lance_core.format.schema import Schema
-from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 
     from lance_core.encoding.repdef import Mask
     from lance_core.encoding.values import Int64s
-    from lance_core.format.fragment import DataFile
     from lance_core.format.schema import Field
+    from lance_core.format.table.fragment import DataFile
 
 _Part: TypeAlias = "tuple[Field, pa.Array]"
 """The part of a field that one file has, with its values."""

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from lance_core.format.deletion import bitmap_to_numpy
+from lance_core.format.table.deletion import bitmap_to_numpy
 from lance_core.table import rebase
 
 if TYPE_CHECKING:
-    from lance_core.format.fragment import Fragment
+    from lance_core.format.table.fragment import Fragment
     from lance_core.store.base import Store
 
 Offsets = npt.NDArray[np.int64]

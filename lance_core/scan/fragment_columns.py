@@ -19,7 +19,7 @@ from lance_core.table.read_ahead import Work, chained
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from lance_core.format.fragment import Fragment
+    from lance_core.format.table.fragment import Fragment
     from lance_core.index.column import IndexedColumn
     from lance_core.scan.open_files import OpenFiles
 

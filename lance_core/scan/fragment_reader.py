@@ -9,12 +9,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lance_core.common.frozen import frozen
 from lance_core.encoding.kernels import numbers_array
 from lance_core.errors import CorruptDataError
 from lance_core.file.read.strategy import MOST_HELD
 from lance_core.format.blobs import BlobView, view_schema
-from lance_core.format.paths import data_file_path
-from lance_core.frozen import frozen
+from lance_core.format.table.paths import data_file_path
 from lance_core.scan import lineage
 from lance_core.scan.blobs import BlobSources, fill_batches, needs_bytes
 from lance_core.scan.columns import is_legacy, join_columns, lost_fields, part_with_shape, split_projection
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from lance_core.encoding.repdef import Mask
     from lance_core.file.read.reader import DataFileReader
     from lance_core.file.read.v0_1 import BatchStatistics
-    from lance_core.format.fragment import Fragment
-    from lance_core.format.fragment_list import FragmentList
     from lance_core.format.schema import Field, Schema
+    from lance_core.format.table.fragment import Fragment
+    from lance_core.format.table.fragment_list import FragmentList
     from lance_core.scan.columns import FilePart
     from lance_core.scan.open_files import OpenFiles
     from lance_core.store.io_coroutines import IoCoroutine

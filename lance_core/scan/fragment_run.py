@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from lance_core.encoding.repdef import Mask
-    from lance_core.format.fragment import Fragment
     from lance_core.format.schema import Schema
+    from lance_core.format.table.fragment import Fragment
     from lance_core.scan.open_files import OpenFiles
     from lance_core.scan.plan import ScanPlan
 

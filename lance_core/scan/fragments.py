@@ -38,7 +38,7 @@ from lance_core.table.read_ahead import Work, chained, computed
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from lance_core.format.fragment import Fragment
+    from lance_core.format.table.fragment import Fragment
     from lance_core.scan.deletions import Offsets
     from lance_core.scan.fragment_run import RowSource
     from lance_core.scan.open_files import OpenFiles

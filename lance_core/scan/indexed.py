@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from lance_core.common.frozen import frozen
 from lance_core.errors import CorruptDataError, NotFoundError, UnsupportedError
-from lance_core.format.fragment_reuse import find_fragment_reuse
-from lance_core.format.index_metadata import holds_row_ids, index_fields
-from lance_core.format.paths import INDICES_FOLDER
-from lance_core.format.row_ids import row_id_bounds, row_id_range
-from lance_core.frozen import frozen
+from lance_core.format.table.fragment_reuse import find_fragment_reuse
+from lance_core.format.table.index_metadata import holds_row_ids, index_fields
+from lance_core.format.table.paths import INDICES_FOLDER
+from lance_core.format.table.row_ids import row_id_bounds, row_id_range
 from lance_core.index import answer as answers
 from lance_core.index.answer import ADDRESS_SHIFT, UNKNOWN_ANSWER, RowAnswer
 from lance_core.index.column import find_column, path_of
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from lance_core.format.fragment import Fragment
-    from lance_core.format.index_metadata import IndexMetadata
-    from lance_core.format.manifest import Manifest
+    from lance_core.format.table.fragment import Fragment
+    from lance_core.format.table.index_metadata import IndexMetadata
+    from lance_core.format.table.manifest import Manifest
     from lance_core.index.column import IndexedColumn
     from lance_core.index.moved import LaterMoves
     from lance_core.index.protocol import ReadKind, Segment

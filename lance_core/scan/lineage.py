@@ -14,16 +14,16 @@ import numpy as np
 import numpy.typing as npt
 
 from lance_core.errors import CorruptDataError
-from lance_core.format.fragment import ExternalFile, RowLineageColumn, lineage_sequences
-from lance_core.format.row_ids import decode_row_ids, decode_row_versions
 from lance_core.format.schema import Field, Schema
+from lance_core.format.table.fragment import ExternalFile, RowLineageColumn, lineage_sequences
+from lance_core.format.table.row_ids import decode_row_ids, decode_row_versions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     import pyarrow as pa
 
-    from lance_core.format.fragment import Fragment, LineageSequence
+    from lance_core.format.table.fragment import Fragment, LineageSequence
 
     UInt64s = npt.NDArray[np.uint64]
 

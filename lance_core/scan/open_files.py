@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from lance_core.errors import CorruptDataError
 from lance_core.file.source import announce_end
-from lance_core.format.paths import data_file_path
+from lance_core.format.table.paths import data_file_path
 from lance_core.store.io_coroutines import finished
 from lance_core.table.locations import objects_at_once, sized_reader
 from lance_core.table.once import once
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from lance_core.file.read.reader import DataFileReader
-    from lance_core.format.fragment import DataFile
+    from lance_core.format.table.fragment import DataFile
     from lance_core.index.moved import LaterMoves
     from lance_core.index.protocol import Segment
     from lance_core.store.base import Store

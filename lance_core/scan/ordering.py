@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from lance_core.common.frozen import frozen
 from lance_core.errors import UnsupportedError
-from lance_core.frozen import frozen
 from lance_core.sql.float_order import order_keys
 from lance_core.sql.kernels import pc
 

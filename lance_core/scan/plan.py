@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from lance_core.common.frozen import frozen
+from lance_core.common.hints import close_names
 from lance_core.errors import InvalidInputError
 from lance_core.format.blobs import BlobView, view_schema
 from lance_core.format.schema import JSON, Schema
-from lance_core.frozen import frozen
-from lance_core.hints import close_names
 from lance_core.scan.lineage import ROW_CREATED_AT, ROW_UPDATED_AT
 from lance_core.scan.row_starts import RowStarts
 from lance_core.sql.predicate import make_predicate
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from pyarrow.compute import Expression
 
-    from lance_core.format.manifest import Manifest
+    from lance_core.format.table.manifest import Manifest
     from lance_core.index.answer import RowAnswer
     from lance_core.sql.predicate import Predicate
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from lance_core.common.frozen import frozen
 from lance_core.encoding.arrow_values import batch_of
 from lance_core.encoding.kernels import numbers_array, numbers_of
 from lance_core.errors import InvalidInputError, UnsupportedError
-from lance_core.format.fragment_list import FragmentList
-from lance_core.frozen import frozen
+from lance_core.format.table.fragment_list import FragmentList
 from lance_core.scan.blob_rows import blob_leaves
 from lance_core.scan.fragment_reader import FragmentReader
 from lance_core.scan.fragments import scan_fragments, take_offsets
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
     from pyarrow import compute
 
-    from lance_core.format.fragment import Fragment
     from lance_core.format.schema import Schema
+    from lance_core.format.table.fragment import Fragment
     from lance_core.scan.open_files import OpenFiles
     from lance_core.scan.ordering import ColumnOrdering
     from lance_core.scan.plan import ScanPlan

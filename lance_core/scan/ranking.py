@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from lance_core.common.frozen import frozen
 from lance_core.errors import InvalidInputError
 from lance_core.format.schema import Schema
-from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-    from lance_core.format.fragment import Fragment
+    from lance_core.format.table.fragment import Fragment
     from lance_core.scan.open_files import OpenFiles
 
 

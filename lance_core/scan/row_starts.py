@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from lance_core.frozen import frozen
+from lance_core.common.frozen import frozen
 
 if TYPE_CHECKING:
-    from lance_core.format.fragment_list import FragmentList
+    from lance_core.format.table.fragment_list import FragmentList
 
 
 @frozen(kw_only=True)

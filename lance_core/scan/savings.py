@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lance_core.common.frozen import frozen
 from lance_core.errors import UnsupportedError
-from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
     from lance_core.file.file_layout import PageSummary
-    from lance_core.format.fragment import Fragment
+    from lance_core.format.table.fragment import Fragment
     from lance_core.index.answer import FragmentAnswer, RowAnswer
     from lance_core.scan.open_files import OpenFiles
     from lance_core.scan.plan import ScanPlan

@@ -15,8 +15,8 @@ import sqlglot
 from sqlglot import expressions as exp
 from sqlglot.errors import SqlglotError
 
+from lance_core.common.frozen import frozen
 from lance_core.errors import InvalidInputError, UnsupportedError
-from lance_core.frozen import frozen
 from lance_core.sql.expression import ExactSql
 from lance_core.sql.parse import LanceSql
 from lance_core.sql.split import cut_where, without_table

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lance_core.spark.archive import archive_lance_core, ship_lance_core
-    from lance_core.spark.columns import add_columns_lance
-    from lance_core.spark.distribute import compact_lance, execute_compaction_plan, run_tasks
+    from lance_core.spark.functions.columns import add_columns_lance
+    from lance_core.spark.functions.distribute import compact_lance, execute_compaction_plan, run_tasks
+    from lance_core.spark.functions.merge import LanceMergeBuilder, merge_lance
+    from lance_core.spark.functions.modification import ChangeOptions
+    from lance_core.spark.functions.modify import create_index_lance, create_zone_map_lance, delete_lance, update_lance
+    from lance_core.spark.functions.nearest import nearest_lance
+    from lance_core.spark.functions.read import read_lance, read_lance_changes
+    from lance_core.spark.functions.result import CommitResult
+    from lance_core.spark.functions.table import LanceOptimizeBuilder, LanceTable
+    from lance_core.spark.functions.write import write_lance
     from lance_core.spark.java import ensure_java
-    from lance_core.spark.merge import LanceMergeBuilder, merge_lance
-    from lance_core.spark.modification import ChangeOptions
-    from lance_core.spark.modify import create_index_lance, create_zone_map_lance, delete_lance, update_lance
-    from lance_core.spark.nearest import nearest_lance
-    from lance_core.spark.read import read_lance, read_lance_changes
-    from lance_core.spark.result import CommitResult
     from lance_core.spark.session import recommended_conf, register
-    from lance_core.spark.table import LanceOptimizeBuilder, LanceTable
-    from lance_core.spark.write import write_lance
 
 __all__ = [
     "ChangeOptions",
@@ -50,18 +50,18 @@ __all__ = [
 # Every worker imports this package on its way to the one module that it needs.
 _HOMES = {
     "archive": ("archive_lance_core", "ship_lance_core"),
-    "columns": ("add_columns_lance",),
-    "distribute": ("compact_lance", "execute_compaction_plan", "run_tasks"),
+    "functions.columns": ("add_columns_lance",),
+    "functions.distribute": ("compact_lance", "execute_compaction_plan", "run_tasks"),
     "java": ("ensure_java",),
-    "merge": ("LanceMergeBuilder", "merge_lance"),
-    "modification": ("ChangeOptions",),
-    "modify": ("create_index_lance", "create_zone_map_lance", "delete_lance", "update_lance"),
-    "nearest": ("nearest_lance",),
-    "read": ("read_lance", "read_lance_changes"),
-    "result": ("CommitResult",),
+    "functions.merge": ("LanceMergeBuilder", "merge_lance"),
+    "functions.modification": ("ChangeOptions",),
+    "functions.modify": ("create_index_lance", "create_zone_map_lance", "delete_lance", "update_lance"),
+    "functions.nearest": ("nearest_lance",),
+    "functions.read": ("read_lance", "read_lance_changes"),
+    "functions.result": ("CommitResult",),
     "session": ("recommended_conf", "register"),
-    "table": ("LanceOptimizeBuilder", "LanceTable"),
-    "write": ("write_lance",),
+    "functions.table": ("LanceOptimizeBuilder", "LanceTable"),
+    "functions.write": ("write_lance",),
 }
 _MODULES = {name: module for module, names in _HOMES.items() for name in names}
 

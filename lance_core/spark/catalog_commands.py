@@ -12,7 +12,7 @@ from pyspark.sql.types import ArrayType, DataType, StructField, StructType
 
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.index.vector.train import INDEX_TYPES
-from lance_core.spark.types import check_names, lance_schema
+from lance_core.spark.common.types import check_names, lance_schema
 from lance_core.table.open_table import find_version_as_of
 
 if TYPE_CHECKING:

@@ -19,9 +19,9 @@ from lance_core.errors import DatasetAlreadyExistsError, DatasetNotFoundError
 from lance_core.methods.files import drop
 from lance_core.spark import table_frames
 from lance_core.spark.catalog_commands import COMMANDS
-from lance_core.spark.pushdown import marked
-from lance_core.spark.types import check_names, lance_schema
-from lance_core.spark.worker_errors import without_traceback
+from lance_core.spark.common.types import check_names, lance_schema
+from lance_core.spark.common.worker_errors import without_traceback
+from lance_core.spark.reading.pushdown import marked
 from lance_core.store.open import open_store
 from lance_core.write import write_dataset
 

@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.spark.catalog import install_catalogs
-from lance_core.spark.options import PINNING_OPTIONS
+from lance_core.spark.common.options import PINNING_OPTIONS
 from lance_core.spark.planner import install_planner
 from lance_core.spark.source import LanceDataSource
 

@@ -13,14 +13,14 @@ import pyspark
 from pyspark.sql.datasource import DataSource
 
 from lance_core.errors import UnsupportedError
-from lance_core.spark.options import parse_options
-from lance_core.spark.pushdown import describe, take_pushdown
-from lance_core.spark.read_options import ReadOptions
-from lance_core.spark.read_plan import find_version, pin, readable_schema, scan_plan
-from lance_core.spark.reader import LanceReader
-from lance_core.spark.rows_writer import rows_writer
-from lance_core.spark.task_memory import keep_modules
-from lance_core.spark.worker_errors import without_traceback
+from lance_core.spark.common.options import parse_options
+from lance_core.spark.common.read_options import ReadOptions
+from lance_core.spark.common.task_memory import keep_modules
+from lance_core.spark.common.worker_errors import without_traceback
+from lance_core.spark.reading.pushdown import describe, take_pushdown
+from lance_core.spark.reading.read_plan import find_version, pin, readable_schema, scan_plan
+from lance_core.spark.reading.reader import LanceReader
+from lance_core.spark.writing.rows_writer import rows_writer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, DataSourceStreamWriter
     from pyspark.sql.types import StructType
 
-    from lance_core.spark.sink import LanceWriter
+    from lance_core.spark.writing.sink import LanceWriter
 
 
 def resolve(options: ReadOptions) -> tuple[ReadOptions, StructType]:
@@ -40,7 +40,7 @@ def resolve(options: ReadOptions) -> tuple[ReadOptions, StructType]:
         UnsupportedError: Spark has no type for a column.
     """
     if options.read_change_feed:
-        from lance_core.spark.changes import change_schema, pin_changes  # noqa: PLC0415 rarely needed
+        from lance_core.spark.reading.changes import change_schema, pin_changes  # noqa: PLC0415 rarely needed
 
         pinned, snapshot = pin_changes(options)
         return pinned, change_schema(snapshot.manifest.schema, pinned)
@@ -90,14 +90,14 @@ class LanceDataSource(DataSource):
         keep_modules()
         options = self._pinned or parse_options(ReadOptions, self._given)
         if options.read_change_feed:
-            from lance_core.spark.changes import LanceChangeReader  # noqa: PLC0415 rarely needed
+            from lance_core.spark.reading.changes import LanceChangeReader  # noqa: PLC0415 rarely needed
 
             return LanceChangeReader(options, schema)
         pushed, schema = take_pushdown(schema)
         if pushed is not None:
             options = pushed.apply(options, tuple(schema.names))
             if pushed.aggregates is not None:
-                from lance_core.spark.aggregates import LanceAggregateReader, Partials  # noqa: PLC0415 rarely needed
+                from lance_core.spark.reading.aggregates import LanceAggregateReader, Partials  # noqa: PLC0415 rarely needed
 
                 return LanceAggregateReader(options, schema, Partials(**pushed.aggregates))
         return LanceReader(options, schema)
@@ -106,7 +106,7 @@ class LanceDataSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> LanceWriter:
         """Return a writer for one write; checks everything that can be checked before any task runs."""
         if "row_changes" in self._given:
-            from lance_core.spark.sql_changes import changes_writer  # noqa: PLC0415 rarely needed
+            from lance_core.spark.writing.sql_changes import changes_writer  # noqa: PLC0415 rarely needed
 
             return changes_writer(self._given)
         return rows_writer(self._given, schema, overwrite=overwrite)
@@ -120,7 +120,7 @@ class LanceDataSource(DataSource):
         """
         if find_spec("pyspark.sql.streaming.datasource") is None:
             raise UnsupportedError(f"Streaming reads need pyspark 4.2 or later, not {pyspark.__version__}.")
-        from lance_core.spark.stream_source import LanceStreamReader  # noqa: PLC0415 older ones cannot import it
+        from lance_core.spark.reading.stream_source import LanceStreamReader  # noqa: PLC0415 older ones cannot import it
 
         version = None if self._pinned is None else self._pinned.version
         return LanceStreamReader(parse_options(ReadOptions, self._given), version, schema)
@@ -128,6 +128,6 @@ class LanceDataSource(DataSource):
     @without_traceback
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 Spark's name
         """Return a writer for micro-batches."""
-        from lance_core.spark.stream_sink import LanceStreamWriter  # noqa: PLC0415 other workers do without
+        from lance_core.spark.writing.stream_sink import LanceStreamWriter  # noqa: PLC0415 other workers do without
 
         return LanceStreamWriter(self._given, schema, overwrite=overwrite)

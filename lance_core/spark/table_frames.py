@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from lance_core.format.transaction import COMMIT_MESSAGE_KEY
+from lance_core.format.table.transaction import COMMIT_MESSAGE_KEY
 from lance_core.table.statistics import table_statistics
 
 if TYPE_CHECKING:

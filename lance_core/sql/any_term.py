@@ -18,8 +18,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lance_core.common.frozen import frozen
 from lance_core.encoding.kernels import scalar
-from lance_core.frozen import frozen
 from lance_core.sql import float_order, pruning
 from lance_core.sql.arrow_types import coerce, comparison_type, is_text, pc
 from lance_core.sql.pruning import UNKNOWN

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from lance_core.common.frozen import frozen
 from lance_core.errors import InvalidInputError, UnsupportedError
-from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Callable

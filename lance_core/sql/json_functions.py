@@ -20,7 +20,7 @@ from lance_core.encoding.jsonb_arrays import decode_texts
 from lance_core.encoding.jsonb_find import Step, find_values, lengths
 from lance_core.encoding.kernels import scalar
 from lance_core.errors import InvalidInputError
-from lance_core.format.json_index import GETTERS, member_name
+from lance_core.format.index.json_index import GETTERS, member_name
 from lance_core.sql import pruning
 from lance_core.sql.arrow_types import cast as cast_values
 from lance_core.sql.arrow_types import is_text, pc
@@ -326,7 +326,7 @@ def member_values(documents: pa.Array, kind: pa.DataType, key: str) -> pa.Array:
 
     Args:
         documents: Large binary of JSONB.
-        kind: One of the types in `lance_core.format.json_index.GETTERS`.
+        kind: One of the types in `lance_core.format.index.json_index.GETTERS`.
         key: Key of the member.
 
     Raises:

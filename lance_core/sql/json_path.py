@@ -22,8 +22,8 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, NoReturn, TypeAlias, cast
 
+from lance_core.common.frozen import frozen
 from lance_core.errors import InvalidInputError, UnsupportedError
-from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Callable

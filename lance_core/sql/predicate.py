@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from lance_core.common.frozen import frozen
 from lance_core.encoding.kernels import FALSE_SCALAR, scalar
 from lance_core.errors import InvalidInputError
-from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Callable

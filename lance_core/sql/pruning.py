@@ -17,9 +17,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute
 
+from lance_core.common.frozen import frozen
 from lance_core.encoding.kernels import FALSE_SCALAR, TRUE_SCALAR, scalar
 from lance_core.errors import InvalidInputError
-from lance_core.frozen import frozen
 from lance_core.sql import ternary
 
 if TYPE_CHECKING:

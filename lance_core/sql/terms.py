@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from lance_core.common.frozen import frozen
 from lance_core.encoding.arrow_values import binary_to_json
 from lance_core.encoding.kernels import scalar
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.format.schema import is_json_field
-from lance_core.frozen import frozen
 from lance_core.sql import float_order, pruning
 from lance_core.sql.arrow_types import UTC_NAMES, coerce, comparison_type, is_text, kind_of, pc
 from lance_core.sql.pruning import UNKNOWN, Unknown
@@ -38,7 +38,7 @@ class Term:
         literal: The value, if it was written in the text and has not been given a type by its context yet.
         path: Name or dotted path, if the value is that of a column; else empty.
         member: Name for questions, if the value is that of a member of a JSON column; else empty. See
-            `lance_core.format.json_index.member_name`.
+            `lance_core.format.index.json_index.member_name`.
         asks: What a boolean value asks of single columns, for `lance_core.sql.pruning`.
         nullable: False if it is never null.
         is_json: It is the text of a JSON column.

@@ -10,8 +10,8 @@ import re
 from functools import lru_cache
 from urllib.parse import quote, unquote, urlsplit
 
+from lance_core.common.frozen import frozen
 from lance_core.errors import InvalidInputError
-from lance_core.frozen import frozen
 from lance_core.store.paths import check_path
 
 LOCAL, MEMORY = "file", "memory"

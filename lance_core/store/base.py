@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol, TypeGuard, TypeVar, runtime_checkable
 
-from lance_core.frozen import frozen
+from lance_core.common.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Sequence

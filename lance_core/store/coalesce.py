@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lance_core.frozen import frozen
+from lance_core.common.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

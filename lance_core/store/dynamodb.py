@@ -23,7 +23,7 @@ from lance_core.store.version_table import VersionRow
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
 
-    from lance_core.store.s3_options import S3Options
+    from lance_core.store.cloud.s3_options import S3Options
 
 _COMMITTER = "lance-dagster"
 _MAX_CLIENTS = 16

@@ -21,7 +21,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from lance_core.errors import CorruptDataError, NotFoundError, UnsafeStoreError
-from lance_core.format.paths import DETACHED_BIT, VERSIONS_FOLDER, parse_manifest_name
+from lance_core.format.table.paths import DETACHED_BIT, VERSIONS_FOLDER, parse_manifest_name
 from lance_core.store.base import BatchSink, FarStore, FolderRemover, ObjectSizes, OrderedFolder, offers
 from lance_core.store.paths import check_path
 from lance_core.store.tasks import all_blocking

@@ -8,7 +8,7 @@ from urllib.parse import parse_qs, quote, unquote
 
 from lance_core.errors import InvalidInputError
 from lance_core.store.addresses import local_path, scheme_of
-from lance_core.store.known_options import check_known_names
+from lance_core.store.cloud.known_options import check_known_names
 from lance_core.store.local import LocalStore
 from lance_core.store.paths import check_path
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lance_core.store.base import Store
-    from lance_core.store.cloud_store import CloudStore
-    from lance_core.store.object_client import Bucket
+    from lance_core.store.cloud.cloud_store import CloudStore
+    from lance_core.store.cloud.object_client import Bucket
 
 _MANIFEST_STORE = "manifest_store"
 _DURABLE = "durable"
@@ -43,10 +43,10 @@ def open_store(uri: str | os.PathLike[str], storage_options: Mapping[str, str] |
             - ``memory://name``: this process only
             - others that fsspec knows (``https://``, ``sftp://``, ...): for reading; with ``manifest_store`` also for
               writing
-        storage_options: Settings of the storage service: see `lance_core.store.s3_options.S3Options`,
-            `lance_core.store.google_options.GoogleOptions`, `lance_core.store.azure_options.AzureOptions`; for fsspec
-            the arguments of its file system. ``file_system="fsspec"`` chooses fsspec for object stores too. The
-            local file system has one, ``durable="true"``: writes wait until they would survive a power failure (all
+        storage_options: Settings of the storage service: see `lance_core.store.cloud.s3_options.S3Options`,
+            `lance_core.store.cloud.google_options.GoogleOptions`, `lance_core.store.cloud.azure_options.AzureOptions`;
+            for fsspec the arguments of its file system. ``file_system="fsspec"`` chooses fsspec for object stores too.
+            The local file system has one, ``durable="true"``: writes wait until they would survive a power failure (all
             writers of a table must ask for it; about ten milliseconds for each file). It and memory
             ignore the options of other stores and refuse names that no store knows. With every address,
             ``manifest_store="sqlite:///absolute/path.db"`` lets an SQLite file decide who commits a version; all
@@ -115,9 +115,9 @@ def _with_sqlite(store: Store, table: str) -> Store:
 
 
 def _open_dynamodb(address: str, options: dict[str, str], table: str | None) -> Store:
+    from lance_core.store.cloud.s3_options import check_endpoint, parse_s3_options  # noqa: PLC0415 likewise
     from lance_core.store.dynamodb import DynamoTable  # noqa: PLC0415 rarely needed
     from lance_core.store.external_manifest import ExternalManifestStore  # noqa: PLC0415 likewise
-    from lance_core.store.s3_options import check_endpoint, parse_s3_options  # noqa: PLC0415 likewise
 
     if table is not None:
         raise InvalidInputError("pass either an s3+ddb:// address or the storage option 'manifest_store', not both")
@@ -138,7 +138,7 @@ def _open_dynamodb(address: str, options: dict[str, str], table: str | None) -> 
 
 
 def _open_cloud(address: str, scheme: str, options: Mapping[str, str]) -> CloudStore:
-    from lance_core.store.cloud_store import CloudStore  # noqa: PLC0415 not needed for local datasets
+    from lance_core.store.cloud.cloud_store import CloudStore  # noqa: PLC0415 not needed for local datasets
 
     location = _place_of(address)
     bucket, _, key = location.partition("/")
@@ -156,17 +156,17 @@ def _open_cloud(address: str, scheme: str, options: Mapping[str, str]) -> CloudS
 def _bucket(scheme: str, name: str, options: Mapping[str, str]) -> Bucket:
     """Return a bucket or container with its settings; modules of other services are not imported."""
     if scheme in {"s3", "s3a"}:
-        from lance_core.store.s3 import S3Bucket  # noqa: PLC0415 rarely all of them
-        from lance_core.store.s3_options import parse_s3_options  # noqa: PLC0415 likewise
+        from lance_core.store.cloud.s3 import S3Bucket  # noqa: PLC0415 rarely all of them
+        from lance_core.store.cloud.s3_options import parse_s3_options  # noqa: PLC0415 likewise
 
         return S3Bucket(name=name, options=parse_s3_options(options))
     if scheme in {"gs", "gcs"}:
-        from lance_core.store.google import GoogleBucket  # noqa: PLC0415 likewise
-        from lance_core.store.google_options import parse_google_options  # noqa: PLC0415 likewise
+        from lance_core.store.cloud.google import GoogleBucket  # noqa: PLC0415 likewise
+        from lance_core.store.cloud.google_options import parse_google_options  # noqa: PLC0415 likewise
 
         return GoogleBucket(name=name, options=parse_google_options(options))
-    from lance_core.store.azure import AzureContainer  # noqa: PLC0415 likewise
-    from lance_core.store.azure_options import options_of_host, parse_azure_options  # noqa: PLC0415 likewise
+    from lance_core.store.cloud.azure import AzureContainer  # noqa: PLC0415 likewise
+    from lance_core.store.cloud.azure_options import options_of_host, parse_azure_options  # noqa: PLC0415 likewise
 
     container, _, host = name.partition("@")
     return AzureContainer(name=container, options=parse_azure_options(options_of_host(host, options)))

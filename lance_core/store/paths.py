@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lance_core.errors import CorruptDataError, InvalidInputError
-from lance_core.format.paths import (
+from lance_core.format.table.paths import (
     BASE_PREFIX,
     DATA_FOLDER,
     DELETIONS_FOLDER,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from lance_core.format.paths import limit_of
-from lance_core.limits import check_limit, limits
+from lance_core.common.limits import check_limit, limits
+from lance_core.format.table.paths import limit_of
 
 
 def most_bytes(path: str) -> int:

@@ -11,8 +11,8 @@ from dataclasses import field
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from lance_core.common.frozen import frozen
 from lance_core.errors import UnsupportedError, UntrustedPlaceError
-from lance_core.frozen import frozen
 from lance_core.store.addresses import LOCAL, MEMORY, Address, parse_address, parse_dataset
 from lance_core.store.open import open_store
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from lance_core.frozen import frozen
+from lance_core.common.frozen import frozen
 
 
 @frozen(kw_only=True)

@@ -20,7 +20,7 @@ from lance_core.errors import (
     RefAlreadyExistsError,
     RefNotFoundError,
 )
-from lance_core.format.paths import (
+from lance_core.format.table.paths import (
     BRANCHES_FOLDER,
     TABLE_FOLDERS,
     TEMPORARY_PREFIX,
@@ -28,7 +28,7 @@ from lance_core.format.paths import (
     branch_path,
     parse_manifest_name,
 )
-from lance_core.format.refs import MAIN_BRANCH, Branch, check_branch_name, decode_branch, encode_branch
+from lance_core.format.table.refs import MAIN_BRANCH, Branch, check_branch_name, decode_branch, encode_branch
 from lance_core.table.clones import clone_manifest, publish_clone, take_back
 from lance_core.table.locations import branch_of, remove_empty_folders
 from lance_core.table.read_ahead import each

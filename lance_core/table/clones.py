@@ -15,13 +15,13 @@ from lance_core.errors import (
     UnsupportedError,
     VersionNotFoundError,
 )
-from lance_core.format.base_path import BasePath
-from lance_core.format.feature_flags import Feature, check_writable
-from lance_core.format.fragment_list import FragmentList
-from lance_core.format.index_metadata import with_base_id
-from lance_core.format.manifest import index_section_of, with_transaction
-from lance_core.format.operations import Clone
-from lance_core.format.paths import (
+from lance_core.format.table.base_path import BasePath
+from lance_core.format.table.feature_flags import Feature, check_writable
+from lance_core.format.table.fragment_list import FragmentList
+from lance_core.format.table.index_metadata import with_base_id
+from lance_core.format.table.manifest import index_section_of, with_transaction
+from lance_core.format.table.operations import Clone
+from lance_core.format.table.paths import (
     BASE_PREFIX,
     DETACHED_BIT,
     INDICES_FOLDER,
@@ -33,7 +33,7 @@ from lance_core.format.paths import (
     split_base_path,
     transaction_path,
 )
-from lance_core.format.transaction import Transaction, encode_transaction, encode_transaction_file
+from lance_core.format.table.transaction import Transaction, encode_transaction, encode_transaction_file
 from lance_core.table.locations import branch_of, without_bases
 from lance_core.table.publish import create_manifest
 from lance_core.table.refs import manifest_size
@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from datetime import datetime
 
-    from lance_core.format.fragment import Fragment
-    from lance_core.format.manifest import Manifest
+    from lance_core.format.table.fragment import Fragment
+    from lance_core.format.table.manifest import Manifest
     from lance_core.store.base import Store
 
 _COPY_SIZE = 8 << 20

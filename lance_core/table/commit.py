@@ -29,9 +29,9 @@ from lance_core.errors import (
     NotFoundError,
     VersionNotFoundError,
 )
-from lance_core.format import feature_flags
-from lance_core.format.manifest import Manifest, with_transaction
-from lance_core.format.operations import (
+from lance_core.format.table import feature_flags
+from lance_core.format.table.manifest import Manifest, with_transaction
+from lance_core.format.table.operations import (
     Operation,
     Overwrite,
     ReserveFragments,
@@ -39,10 +39,8 @@ from lance_core.format.operations import (
     Rewrite,
     operation_name,
 )
-from lance_core.format.paths import DETACHED_BIT, ManifestNaming, deletion_file_path, transaction_path
-from lance_core.format.transaction import Transaction, encode_transaction, encode_transaction_file
-from lance_core.table.apply import apply, common_file_version, empty_manifest, next_fragment_id, with_fragment_ids
-from lance_core.table.conflicts import Verdict, adds_rows, judge
+from lance_core.format.table.paths import DETACHED_BIT, ManifestNaming, deletion_file_path, transaction_path
+from lance_core.format.table.transaction import Transaction, encode_transaction, encode_transaction_file
 from lance_core.table.idempotency import find_commit, key_of
 from lance_core.table.locations import objects_at_once, with_bases
 from lance_core.table.mem_wal import check_keeps_log
@@ -50,6 +48,8 @@ from lance_core.table.publish import brought_fragments, check_files, create_mani
 from lance_core.table.read_ahead import each
 from lance_core.table.rebase import rebase_deletions
 from lance_core.table.refs import keeping
+from lance_core.table.rules.apply import apply, common_file_version, empty_manifest, next_fragment_id, with_fragment_ids
+from lance_core.table.rules.conflicts import Verdict, adds_rows, judge
 from lance_core.table.runtime import COMMIT_TIMEOUT_VARIABLE, SYSTEM_RUNTIME, Runtime, commit_timeout_s
 from lance_core.table.snapshot import (
     Snapshot,
@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from lance_core.store.base import Store
-    from lance_core.table.apply_dictionaries import StagedDictionaries
+    from lance_core.table.rules.apply_dictionaries import StagedDictionaries
     from lance_core.table.snapshot import Versions
 
 DEFAULT_DATA_STORAGE_VERSION = "2.2"

@@ -13,18 +13,18 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from lance_core.common.limits import check_limit
 from lance_core.errors import CorruptDataError, NotFoundError
-from lance_core.format.fragment import ExternalFile
-from lance_core.format.paths import data_file_path, external_file_path
-from lance_core.limits import check_limit
+from lance_core.format.table.fragment import ExternalFile
+from lance_core.format.table.paths import data_file_path, external_file_path
 from lance_core.table.fragment_reuse import with_current_coverage
 from lance_core.table.locations import with_bases
 from lance_core.table.read_ahead import each
 from lance_core.table.rebase import load_deletions
 
 if TYPE_CHECKING:
-    from lance_core.format.fragment import Fragment, LineageSequence
-    from lance_core.format.manifest import Manifest
+    from lance_core.format.table.fragment import Fragment, LineageSequence
+    from lance_core.format.table.manifest import Manifest
     from lance_core.store.base import Store
 
 

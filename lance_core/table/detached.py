@@ -11,14 +11,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lance_core.errors import CommitContentionError, CommitOutcomeUnknownError, UnsupportedError
-from lance_core.format.feature_flags import check_writable
-from lance_core.format.manifest import with_transaction
-from lance_core.format.operations import Restore, Rewrite
-from lance_core.format.paths import DETACHED_BIT, ManifestNaming, transaction_path
-from lance_core.format.transaction import Transaction, encode_transaction, encode_transaction_file
-from lance_core.table.apply import apply, next_fragment_id, with_fragment_ids
+from lance_core.format.table.feature_flags import check_writable
+from lance_core.format.table.manifest import with_transaction
+from lance_core.format.table.operations import Restore, Rewrite
+from lance_core.format.table.paths import DETACHED_BIT, ManifestNaming, transaction_path
+from lance_core.format.table.transaction import Transaction, encode_transaction, encode_transaction_file
 from lance_core.table.locations import without_bases
 from lance_core.table.publish import check_files, create_manifest
+from lance_core.table.rules.apply import apply, next_fragment_id, with_fragment_ids
 from lance_core.table.runtime import SYSTEM_RUNTIME, Runtime
 from lance_core.table.snapshot import Snapshot, load_manifest
 from lance_core.table.staged_dictionaries import staged_dictionaries

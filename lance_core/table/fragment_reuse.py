@@ -5,24 +5,24 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from lance_core.common.limits import check_limit
 from lance_core.errors import CorruptDataError
-from lance_core.format.fragment import ExternalFile
-from lance_core.format.fragment_reuse import (
+from lance_core.format.table.fragment import ExternalFile
+from lance_core.format.table.fragment_reuse import (
     NAME,
     current_coverage,
     decode_fragment_reuse,
     decode_versions,
     find_fragment_reuse,
 )
-from lance_core.format.manifest import index_section_of
-from lance_core.format.paths import INDICES_FOLDER, base_prefix, external_file_path
-from lance_core.limits import check_limit
+from lance_core.format.table.manifest import index_section_of
+from lance_core.format.table.paths import INDICES_FOLDER, base_prefix, external_file_path
 from lance_core.table.locations import with_bases
 
 if TYPE_CHECKING:
-    from lance_core.format.fragment_reuse import ReuseVersion
-    from lance_core.format.index_metadata import IndexMetadata
-    from lance_core.format.manifest import Manifest
+    from lance_core.format.table.fragment_reuse import ReuseVersion
+    from lance_core.format.table.index_metadata import IndexMetadata
+    from lance_core.format.table.manifest import Manifest
     from lance_core.store.base import Store
 
 

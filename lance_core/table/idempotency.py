@@ -14,7 +14,7 @@ from lance_core.table.snapshot import find_newest, read_transaction
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from lance_core.format.transaction import Transaction
+    from lance_core.format.table.transaction import Transaction
     from lance_core.store.base import Store
 
 IDEMPOTENCY_KEY = "lance_core.token"

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+from lance_core.common.frozen import frozen
 from lance_core.errors import CorruptDataError, NotFoundError, UntrustedPlaceError
-from lance_core.format.paths import BASE_PREFIX, branch_folder, path_in_base, split_base_path
-from lance_core.format.refs import is_branch_name
-from lance_core.frozen import frozen
+from lance_core.format.table.paths import BASE_PREFIX, branch_folder, path_in_base, split_base_path
+from lance_core.format.table.refs import is_branch_name
 from lance_core.store.addresses import parse_address
 from lance_core.store.base import (
     BatchSink,
@@ -34,8 +34,8 @@ from lance_core.store.trust import PlaceSettings
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from lance_core.format.base_path import BasePath
-    from lance_core.format.manifest import Manifest
+    from lance_core.format.table.base_path import BasePath
+    from lance_core.format.table.manifest import Manifest
     from lance_core.store.base import ObjectInfo, ObjectReader, ObjectWriter, PendingRead, Store
     from lance_core.table.commit_lock import CommitLock
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lance_core.errors import UnsupportedError
-from lance_core.format.operations import Merge, Overwrite, Restore
+from lance_core.format.table.operations import Merge, Overwrite, Restore
 
 if TYPE_CHECKING:
-    from lance_core.format.manifest import Manifest
-    from lance_core.format.operations import Operation
+    from lance_core.format.table.manifest import Manifest
+    from lance_core.format.table.operations import Operation
 
 MEM_WAL_INDEX = "__lance_mem_wal"
 """Entry among the indices of a version that holds the state of the log."""

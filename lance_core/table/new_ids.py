@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING
 
-from lance_core.frozen import frozen
+from lance_core.common.frozen import frozen
 from lance_core.table.runtime import SYSTEM_RUNTIME
 
 if TYPE_CHECKING:

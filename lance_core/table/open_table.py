@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import field
 from typing import TYPE_CHECKING
 
+from lance_core.common.frozen import frozen
 from lance_core.errors import DatasetNotFoundError, VersionNotFoundError
-from lance_core.format.paths import BRANCH_FILES_FOLDER
-from lance_core.format.refs import is_branch_name
-from lance_core.frozen import frozen
+from lance_core.format.table.paths import BRANCH_FILES_FOLDER
+from lance_core.format.table.refs import is_branch_name
 from lance_core.store.open import open_store
 from lance_core.store.trust import PlaceSettings
 from lance_core.table.branches import get_branch

@@ -12,9 +12,9 @@ from lance_core.errors import (
     UnsafeStoreError,
     VersionNotFoundError,
 )
-from lance_core.format.manifest import encode_manifest_pieces, remember_manifest
-from lance_core.format.operations import Append, DataReplacement, Operation, Overwrite, Rewrite
-from lance_core.format.paths import (
+from lance_core.format.table.manifest import encode_manifest_pieces, remember_manifest
+from lance_core.format.table.operations import Append, DataReplacement, Operation, Overwrite, Rewrite
+from lance_core.format.table.paths import (
     BASE_PREFIX,
     ManifestNaming,
     data_file_path,
@@ -22,17 +22,17 @@ from lance_core.format.paths import (
     manifest_path,
     split_base_path,
 )
-from lance_core.table.ancestry import descends
-from lance_core.table.apply_settings import add_bases
 from lance_core.table.locations import at_places, create, lock_of, object_sizes, with_bases
+from lance_core.table.rules.ancestry import descends
+from lance_core.table.rules.apply_settings import add_bases
 from lance_core.table.snapshot import load_manifest, load_transaction, read_transaction
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lance_core.format.base_path import BasePath
-    from lance_core.format.fragment import DataFile, Fragment
-    from lance_core.format.manifest import Manifest
+    from lance_core.format.table.base_path import BasePath
+    from lance_core.format.table.fragment import DataFile, Fragment
+    from lance_core.format.table.manifest import Manifest
     from lance_core.store.base import Store
 
 

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 
 from pyroaring import BitMap
 
-from lance_core.format.deletion import decode_deletions, encode_deletions
-from lance_core.format.fragment import DeletionFile, Fragment
-from lance_core.format.operations import Delete, Update
-from lance_core.format.paths import deletion_file_path
-from lance_core.frozen import frozen
+from lance_core.common.frozen import frozen
+from lance_core.format.table.deletion import decode_deletions, encode_deletions
+from lance_core.format.table.fragment import DeletionFile, Fragment
+from lance_core.format.table.operations import Delete, Update
+from lance_core.format.table.paths import deletion_file_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lance_core.format.manifest import Manifest
-    from lance_core.format.transaction import Transaction
+    from lance_core.format.table.manifest import Manifest
+    from lance_core.format.table.transaction import Transaction
     from lance_core.store.base import Store
 
 

@@ -15,8 +15,15 @@ from lance_core.errors import (
     RefAlreadyExistsError,
     RefNotFoundError,
 )
-from lance_core.format.paths import DETACHED_BIT, TAGS_FOLDER, ManifestNaming, manifest_path, parse_ref_path, tag_path
-from lance_core.format.refs import MAIN_BRANCH, Tag, check_tag_name, decode_tag, encode_tag, is_branch_name
+from lance_core.format.table.paths import (
+    DETACHED_BIT,
+    TAGS_FOLDER,
+    ManifestNaming,
+    manifest_path,
+    parse_ref_path,
+    tag_path,
+)
+from lance_core.format.table.refs import MAIN_BRANCH, Tag, check_tag_name, decode_tag, encode_tag, is_branch_name
 from lance_core.table.locations import branch_of, branch_store, object_sizes, same_branch
 from lance_core.table.read_ahead import each
 from lance_core.table.runtime import SYSTEM_RUNTIME, Runtime

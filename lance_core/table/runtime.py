@@ -8,8 +8,8 @@ import uuid
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from lance_core.common.frozen import frozen
 from lance_core.errors import InvalidInputError
-from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
+from lance_core.common.frozen import frozen
 from lance_core.errors import (
     CorruptDataError,
     DatasetNotFoundError,
@@ -13,8 +14,8 @@ from lance_core.errors import (
     NotFoundError,
     VersionNotFoundError,
 )
-from lance_core.format.manifest import Manifest, decode_known_manifest, decode_manifest_file
-from lance_core.format.paths import (
+from lance_core.format.table.manifest import Manifest, decode_known_manifest, decode_manifest_file
+from lance_core.format.table.paths import (
     DETACHED_BIT,
     LATEST_VERSION_HINT,
     VERSIONS_FOLDER,
@@ -27,8 +28,7 @@ from lance_core.format.paths import (
     transaction_path,
     v2_versions,
 )
-from lance_core.format.transaction import decode_transaction
-from lance_core.frozen import frozen
+from lance_core.format.table.transaction import decode_transaction
 from lance_core.table.completion import completed
 from lance_core.table.locations import first_names, objects_at_once, settled_folder, with_bases
 from lance_core.table.read_ahead import each
@@ -36,7 +36,7 @@ from lance_core.table.read_ahead import each
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from lance_core.format.transaction import Transaction
+    from lance_core.format.table.transaction import Transaction
     from lance_core.store.base import Store
 
 _FIRST_NAMES = 16

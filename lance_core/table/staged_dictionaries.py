@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lance_core.format.file_version import LEGACY_FILE_VERSION
-from lance_core.format.legacy_dictionaries import is_legacy_dictionary
-from lance_core.format.operations import Merge, Overwrite
-from lance_core.format.paths import data_file_path
+from lance_core.format.file.file_version import LEGACY_FILE_VERSION
+from lance_core.format.table.legacy_dictionaries import is_legacy_dictionary
+from lance_core.format.table.operations import Merge, Overwrite
+from lance_core.format.table.paths import data_file_path
 from lance_core.table.publish import new_data_files, store_of_new_files
 
 if TYPE_CHECKING:
     from lance_core.format.dictionary_values import LegacyDictionary
-    from lance_core.format.manifest import Manifest
-    from lance_core.format.operations import Operation
+    from lance_core.format.table.manifest import Manifest
+    from lance_core.format.table.operations import Operation
     from lance_core.store.base import Store
-    from lance_core.table.apply_dictionaries import StagedDictionaries
+    from lance_core.table.rules.apply_dictionaries import StagedDictionaries
 
 
 def staged_dictionaries(

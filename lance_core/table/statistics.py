@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lance_core.format.fragment import FragmentTotals
+from lance_core.format.table.fragment import FragmentTotals
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from lance_core.format.manifest import Manifest
+    from lance_core.format.table.manifest import Manifest
 
 SMALL_FRAGMENT_ROWS = 1024 * 1024
 """Fragments with fewer rows are candidates for compaction by default."""

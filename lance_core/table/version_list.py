@@ -12,15 +12,15 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, overload
 
 from lance_core.errors import VersionNotFoundError
-from lance_core.format.fragment import FragmentTotals, decode_totals
-from lance_core.format.manifest import decode_manifest_file, decode_manifest_files
+from lance_core.format.table.fragment import FragmentTotals, decode_totals
+from lance_core.format.table.manifest import decode_manifest_file, decode_manifest_files
 from lance_core.table.snapshot import READ_AHEAD, READERS, find_versions, load_manifest_file
 from lance_core.table.statistics import version_entry, version_summary
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lance_core.format.paths import ManifestNaming
+    from lance_core.format.table.paths import ManifestNaming
     from lance_core.store.base import Store
 
 _SMALL_MANIFEST = 1 << 14

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from lance_core.errors import VersionNotFoundError
-from lance_core.format.operations import (
+from lance_core.format.table.operations import (
     CreateIndex,
     Delete,
     Operation,
@@ -21,17 +21,17 @@ from lance_core.format.operations import (
     UpdateBases,
     UpdateConfig,
 )
-from lance_core.format.paths import DETACHED_BIT, LATEST_VERSION_HINT, ManifestNaming, manifest_path
-from lance_core.table.ancestry import descends
+from lance_core.format.table.paths import DETACHED_BIT, LATEST_VERSION_HINT, ManifestNaming, manifest_path
 from lance_core.table.locations import branch_of, settle, with_bases
 from lance_core.table.publish import is_on_branch, is_whole, outcome_unknown
 from lance_core.table.rebase import covers_deletions
 from lance_core.table.refs import list_tags_strictly
+from lance_core.table.rules.ancestry import descends
 from lance_core.table.snapshot import find_newest, find_versions, load_manifest, load_transaction
 
 if TYPE_CHECKING:
-    from lance_core.format.manifest import Manifest
-    from lance_core.format.transaction import Transaction
+    from lance_core.format.table.manifest import Manifest
+    from lance_core.format.table.transaction import Transaction
     from lance_core.store.base import Store
 
 _REPEATABLE = Delete | UpdateConfig | Project | UpdateBases | CreateIndex | ReserveFragments

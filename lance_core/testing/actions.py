@@ -17,12 +17,12 @@ import pyarrow as pa
 from lance_core.change.delete import removing_staged
 from lance_core.change.retries import new_transaction
 from lance_core.change.stage import FileLimits, stage_data
+from lance_core.common.frozen import frozen
 from lance_core.dataset import LanceDataset
 from lance_core.errors import CommitOutcomeUnknownError, LanceError
-from lance_core.format.manifest import manifest_files
-from lance_core.format.operations import Append, Operation, Overwrite, ReserveFragments
-from lance_core.format.paths import TRANSACTIONS_FOLDER
-from lance_core.frozen import frozen
+from lance_core.format.table.manifest import manifest_files
+from lance_core.format.table.operations import Append, Operation, Overwrite, ReserveFragments
+from lance_core.format.table.paths import TRANSACTIONS_FOLDER
 from lance_core.maintenance.cleanup import cleanup_old_versions
 from lance_core.maintenance.cleanup_plan import References
 from lance_core.store.memory import MemoryStore

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from lance_core.common.frozen import frozen
 from lance_core.dataset import LanceDataset
-from lance_core.frozen import frozen
 from lance_core.store.coalesce import plan_reads
 from lance_core.store.open import open_store
 from lance_core.table.snapshot import open_snapshot

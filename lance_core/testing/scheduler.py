@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 from unittest import mock
 
-from lance_core.frozen import frozen
+from lance_core.common.frozen import frozen
 from lance_core.table.runtime import SYSTEM_RUNTIME, Runtime
 
 if TYPE_CHECKING:

@@ -12,17 +12,17 @@ import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap
 
-from lance_core.format.fragment import DataFile, Fragment
-from lance_core.format.operations import Append, Delete, Overwrite
-from lance_core.format.paths import data_file_path
 from lance_core.format.schema import Schema
-from lance_core.format.transaction import Transaction
+from lance_core.format.table.fragment import DataFile, Fragment
+from lance_core.format.table.operations import Append, Delete, Overwrite
+from lance_core.format.table.paths import data_file_path
+from lance_core.format.table.transaction import Transaction
 from lance_core.table.rebase import load_deletions, write_deletions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from lance_core.format.operations import Operation
+    from lance_core.format.table.operations import Operation
     from lance_core.store.base import Store
     from lance_core.table.snapshot import Snapshot
 

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lance_core.frozen import frozen
+from lance_core.common.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

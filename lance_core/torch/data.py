@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 
+from lance_core.common.deprecation import warn_deprecated
 from lance_core.dataset import LanceDataset as Table
 from lance_core.dataset import dataset as open_dataset
-from lance_core.deprecation import warn_deprecated
 from lance_core.errors import InvalidInputError
 from lance_core.sampler import FullScanSampler, Sampler, ShardedBatchSampler, ShardedFragmentSampler, maybe_sample
 from lance_core.torch.backend import torch

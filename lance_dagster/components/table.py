@@ -12,9 +12,9 @@ from pydantic import BaseModel, Field
 from lance_core.errors import InvalidInputError
 from lance_dagster.checks import build_checks
 from lance_dagster.components.maintenance import MaintenanceModel, optional
-from lance_dagster.observe import build_observable_table
-from lance_dagster.sensors import build_table_sensor
 from lance_dagster.table_checks import LanceChecks
+from lance_dagster.versions.observe import build_observable_table
+from lance_dagster.versions.sensors import build_table_sensor
 
 
 class ColumnModel(dg.Model, dg.Resolvable):

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     import lance_core
     from lance_core import CompressionProfile
-    from lance_dagster.predicate import Predicate
+    from lance_dagster.partitioning.predicate import Predicate
 
 WriteOperation = Literal["create", "append", "overwrite", "replace_where", "merge"]
 OutOfPartition = Literal["error", "drop", "allow"]

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import polars as pl
 
+from lance_core.common.signatures import with_options
 from lance_core.scanner import ScanOptions
-from lance_core.signatures import with_options
 from lance_dagster.handlers.bridge import ArrowBridge
 from lance_dagster.handlers.stream import load_table, projected
 

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's way
 
 from lance_core import spark as lance_spark
 from lance_core.errors import InvalidInputError
-from lance_core.spark.types import lance_schema, spark_type
+from lance_core.spark.common.types import lance_schema, spark_type
 from lance_dagster.handlers.stream import projected
 from lance_dagster.spark_errors import task_errors
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lance_dagster.handlers.base import ReadRequest, WriteRequest
-    from lance_dagster.predicate import ColumnTest, Predicate
+    from lance_dagster.partitioning.predicate import ColumnTest, Predicate
 
 
 class SparkHandler:

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 import lance_core
+from lance_core.common.hints import did_you_mean
 from lance_core.errors import InvalidInputError, LanceError
-from lance_core.hints import did_you_mean
 from lance_core.merge_insert import check_unique_keys
 
 if TYPE_CHECKING:

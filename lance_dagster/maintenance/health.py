@@ -29,9 +29,9 @@ from lance_dagster.maintenance.policies import (
 from lance_dagster.maintenance.tables import Table, index_policy, table_keys_and_indices, table_partitions
 from lance_dagster.maintenance.tasks import num_fragments, plan_compaction, plan_materialization
 from lance_dagster.metadata import readable, readable_value, table_numbers
-from lance_dagster.partitions import TablePartitions
-from lance_dagster.tags import is_run_tag
+from lance_dagster.partitioning.partitions import TablePartitions
 from lance_dagster.units import age_text, count_text
+from lance_dagster.versions.tags import is_run_tag
 
 if TYPE_CHECKING:
     from lance_dagster.resource import LanceResource

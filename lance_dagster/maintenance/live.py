@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 
 import dagster as dg
 
-from lance_dagster.history import data_version
+from lance_dagster.versions.history import data_version
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 import lance_core
-from lance_dagster.history import recent_properties
 from lance_dagster.identity import TOKEN
 from lance_dagster.maintenance.indices import INDICES
-from lance_dagster.partition_counts import PartitionCounts, existing_keys, partition_counts
-from lance_dagster.partitions import columns_of, dimension_definitions
+from lance_dagster.partitioning.partition_counts import PartitionCounts, existing_keys, partition_counts
+from lance_dagster.partitioning.partitions import columns_of, dimension_definitions
 from lance_dagster.settings import PREFIX
 from lance_dagster.units import bytes_text, count_text
+from lance_dagster.versions.history import recent_properties
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lance_dagster.partitions import TablePartitions
+    from lance_dagster.partitioning.partitions import TablePartitions
 
 _LOOKBACK = 10
 _MIN_FRAGMENTS = 8

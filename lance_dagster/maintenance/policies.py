@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from lance_core.errors import InvalidInputError
-from lance_dagster.tags import is_run_tag
+from lance_dagster.versions.tags import is_run_tag
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -10,7 +10,7 @@ import dagster as dg
 
 from lance_dagster.maintenance.indices import declared_indices
 from lance_dagster.maintenance.policies import IndexPolicy
-from lance_dagster.partitions import TablePartitions, check_partition_expr
+from lance_dagster.partitioning.partitions import TablePartitions, check_partition_expr
 from lance_dagster.setting_keys import check_asset
 from lance_dagster.settings import find_setting
 

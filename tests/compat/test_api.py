@@ -1,7 +1,8 @@
 """All of pylance's public API is there: it works, or it raises an UnsupportedError that names it.
 
-The names come from pylance's modules, classes and signatures. What is refused stands in `lance_core.unsupported`, what
-is called otherwise or takes another form in the tables here; each entry of both must be needed.
+The names come from pylance's modules, classes and signatures. What is refused stands in
+`lance_core.common.unsupported`, what is called otherwise or takes another form in the tables here; each entry of both
+must be needed.
 """
 
 import importlib
@@ -18,11 +19,11 @@ import pytest
 
 import lance_core
 import lance_core.query
+from lance_core.common.unsupported import REFUSED, REFUSED_ARGUMENTS, refuse_given
 from lance_core.errors import UnsupportedError
 from lance_core.fragment import LanceFragment
 from lance_core.namespace import DirectoryNamespace, RestNamespace
 from lance_core.scanner import LanceScanner, ScannerBuilder, ScanOptions
-from lance_core.unsupported import REFUSED, REFUSED_ARGUMENTS, refuse_given
 
 ROWS = {"a": [1, 2, 3]}
 

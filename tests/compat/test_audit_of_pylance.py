@@ -11,8 +11,8 @@ import pytest
 
 import lance_core
 from lance_core.change.retries import commit_options, commit_work
-from lance_core.format.index_metadata import index_fields, make_index
-from lance_core.format.operations import CreateIndex
+from lance_core.format.table.index_metadata import index_fields, make_index
+from lance_core.format.table.operations import CreateIndex
 
 CONDITIONS = {
     "BTREE": ("k", "k = 1"),

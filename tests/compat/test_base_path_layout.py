@@ -9,12 +9,12 @@ import pyarrow as pa
 import pytest
 
 import lance_core
-from lance_core.format.base_path import BasePath
-from lance_core.format.feature_flags import Feature
-from lance_core.format.fragment_list import FragmentList
-from lance_core.format.index_metadata import with_base_id
-from lance_core.format.manifest import encode_manifest_pieces, index_section_of
-from lance_core.format.paths import ManifestNaming, manifest_path
+from lance_core.format.table.base_path import BasePath
+from lance_core.format.table.feature_flags import Feature
+from lance_core.format.table.fragment_list import FragmentList
+from lance_core.format.table.index_metadata import with_base_id
+from lance_core.format.table.manifest import encode_manifest_pieces, index_section_of
+from lance_core.format.table.paths import ManifestNaming, manifest_path
 from lance_core.table.snapshot import decode_version
 
 

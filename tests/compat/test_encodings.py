@@ -12,8 +12,8 @@ from lance_core.encoding.codecs import dictionary
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.file.read.reader import DataFileReader
 from lance_core.file.write.writer import DataFileWriter
-from lance_core.format.encodings import ByteStreamSplit, Flat, Fsst, General, InlineBitpacking, Rle, Variable
-from lance_core.format.page_layout import FullZipLayout, MiniBlockLayout, decode_layout
+from lance_core.format.file.encodings import ByteStreamSplit, Flat, Fsst, General, InlineBitpacking, Rle, Variable
+from lance_core.format.file.page_layout import FullZipLayout, MiniBlockLayout, decode_layout
 from lance_core.format.schema import Schema
 from lance_core.store.local import LocalStore
 

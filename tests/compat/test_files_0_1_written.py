@@ -17,7 +17,7 @@ from lance_core.encoding.v0_1.encode import PageBytes, put_offsets, put_values
 from lance_core.encoding.v0_1.statistics import group_statistics, has_statistics
 from lance_core.errors import CorruptDataError, InvalidInputError, LanceError, UnsupportedError
 from lance_core.file.read.reader import DataFileReader
-from lance_core.format.legacy_file import decode_legacy_metadata
+from lance_core.format.file.legacy_file import decode_legacy_metadata
 from lance_core.store.local import LocalStore
 from tests.compat.test_files_0_1 import ARRAYS, N
 from tests.compat.test_files_0_1_statistics import COLUMNS, REQUIRED, conditions

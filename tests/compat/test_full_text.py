@@ -12,7 +12,7 @@ import pytest
 import lance_core
 import lance_core.query as our_queries
 from lance_core.errors import InvalidInputError, UnsupportedError
-from lance_core.format.inverted_index import LANGUAGES, TextOptions, text_options
+from lance_core.format.index.inverted_index import LANGUAGES, TextOptions, text_options
 from lance_core.index.text.analyzer import Analyzer
 from lance_core.index.text.characters import stop_words
 

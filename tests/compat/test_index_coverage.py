@@ -10,7 +10,7 @@ import pytest
 
 import lance_core
 from lance_core.errors import IndexCoverageWarning
-from lance_core.format.index_metadata import IndexFields, holds_row_ids, make_index
+from lance_core.format.table.index_metadata import IndexFields, holds_row_ids, make_index
 
 SCALAR = {
     "id": "BTREE",

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 
 from lance_core.errors import CommitConflictError
-from lance_core.format.deletion import bitmap_from_numpy
-from lance_core.format.fragment import Fragment
-from lance_core.format.operations import Append, Delete
-from lance_core.format.transaction import Transaction
+from lance_core.format.table.deletion import bitmap_from_numpy
+from lance_core.format.table.fragment import Fragment
+from lance_core.format.table.operations import Append, Delete
+from lance_core.format.table.transaction import Transaction
 from lance_core.store.open import open_store
 from lance_core.table.commit import commit
 from lance_core.table.rebase import load_deletions, write_deletions

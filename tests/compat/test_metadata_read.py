@@ -8,13 +8,13 @@ import pytest
 from lance import LanceOperation
 
 from lance_core.errors import UnsupportedError
-from lance_core.format.deletion import bitmap_to_numpy
-from lance_core.format.fragment_list import FragmentList
-from lance_core.format.manifest import decode_manifest_file, encode_manifest_pieces
-from lance_core.format.operations import UnknownOperation, operation_name
-from lance_core.format.paths import parse_manifest_name
-from lance_core.format.row_ids import decode_row_ids, decode_row_versions
-from lance_core.format.transaction import COMMIT_MESSAGE_KEY, decode_transaction, encode_transaction
+from lance_core.format.table.deletion import bitmap_to_numpy
+from lance_core.format.table.fragment_list import FragmentList
+from lance_core.format.table.manifest import decode_manifest_file, encode_manifest_pieces
+from lance_core.format.table.operations import UnknownOperation, operation_name
+from lance_core.format.table.paths import parse_manifest_name
+from lance_core.format.table.row_ids import decode_row_ids, decode_row_versions
+from lance_core.format.table.transaction import COMMIT_MESSAGE_KEY, decode_transaction, encode_transaction
 from lance_core.store.open import open_store
 from lance_core.table.branches import list_branches
 from lance_core.table.rebase import load_deletions

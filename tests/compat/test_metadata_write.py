@@ -12,8 +12,9 @@ import pyarrow as pa
 import pytest
 from pyroaring import BitMap
 
-from lance_core.format.fragment import Fragment
-from lance_core.format.operations import (
+from lance_core.format.schema import Schema
+from lance_core.format.table.fragment import Fragment
+from lance_core.format.table.operations import (
     Append,
     Delete,
     Merge,
@@ -27,9 +28,8 @@ from lance_core.format.operations import (
     UpdateConfig,
     UpdateMap,
 )
-from lance_core.format.row_ids import decode_row_ids, encode_row_ids, encode_row_versions
-from lance_core.format.schema import Schema
-from lance_core.format.transaction import COMMIT_MESSAGE_KEY, Transaction
+from lance_core.format.table.row_ids import decode_row_ids, encode_row_ids, encode_row_versions
+from lance_core.format.table.transaction import COMMIT_MESSAGE_KEY, Transaction
 from lance_core.maintenance.cleanup import cleanup_old_versions
 from lance_core.store.open import open_store
 from lance_core.table.commit import commit

@@ -20,7 +20,7 @@ import pytest
 import lance_core
 import lance_core.query as our_queries
 from lance_core.change.fragment_reuse import ReuseState
-from lance_core.format.inverted_index import DEFAULT_TEXT_OPTIONS
+from lance_core.format.index.inverted_index import DEFAULT_TEXT_OPTIONS
 from lance_core.index.text.analyzer import Analyzer
 
 pytestmark = [

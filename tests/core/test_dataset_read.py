@@ -17,7 +17,7 @@ from lance_core.errors import (
     UnsupportedError,
     VersionNotFoundError,
 )
-from lance_core.format.manifest import encode_manifest_pieces
+from lance_core.format.table.manifest import encode_manifest_pieces
 
 N = 5000
 ROWS = pa.table(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lance_core.deprecation import deprecated, warn_deprecated
+from lance_core.common.deprecation import deprecated, warn_deprecated
 
 ROOT = Path(__file__).parents[2]
 

@@ -5,8 +5,8 @@ import pytest
 
 import lance_core
 from lance_core.cli.main import main
-from lance_core.describe import MAX_FRAGMENTS, describe
 from lance_core.errors import NotFoundError
+from lance_core.reports.describe import MAX_FRAGMENTS, describe
 
 ROWS = pa.table({"id": pa.array([7] * 10_000, pa.int64()), "pair": [{"x": float(i)} for i in range(10_000)]})
 

@@ -7,7 +7,7 @@ from dataclasses import FrozenInstanceError, dataclass, field, replace
 
 import pytest
 
-from lance_core.frozen import frozen
+from lance_core.common.frozen import frozen
 
 
 @frozen(kw_only=True)

@@ -14,15 +14,15 @@ from google.protobuf.any_pb2 import Any
 import lance_core
 from lance_core._proto import encodings_v2_1_pb2 as encodings
 from lance_core._proto import file2_pb2, file_pb2, rowids_pb2, table_pb2, transaction_pb2
+from lance_core.common.limits import Limits, limits
 from lance_core.errors import InvalidInputError, LanceError, UnsupportedError
 from lance_core.file.read.reader import DataFileReader
-from lance_core.format.deletion import decode_deletions
-from lance_core.format.fragment import DeletionFile, DeletionFileType
-from lance_core.format.paths import ManifestNaming, manifest_path
-from lance_core.format.refs import decode_tag
 from lance_core.format.schema import Schema
-from lance_core.format.transaction import decode_transaction
-from lance_core.limits import Limits, limits
+from lance_core.format.table.deletion import decode_deletions
+from lance_core.format.table.fragment import DeletionFile, DeletionFileType
+from lance_core.format.table.paths import ManifestNaming, manifest_path
+from lance_core.format.table.refs import decode_tag
+from lance_core.format.table.transaction import decode_transaction
 from lance_core.store.memory import memory_store
 from lance_core.testing.memory import forget_most_memory, most_memory
 

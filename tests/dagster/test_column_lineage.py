@@ -9,7 +9,7 @@ from pyspark.sql.window import Window
 import lance_core
 from lance_core import spark as lance_spark
 from lance_dagster import LanceIOManager
-from lance_dagster.column_lineage import frame_lineage, lineage_table
+from lance_dagster.lineage.column_lineage import frame_lineage, lineage_table
 from lance_dagster.tables import Tables
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas")]
@@ -267,7 +267,7 @@ def test_a_plan_that_is_not_understood_is_no_reason_to_fail(go, trips, monkeypat
     def fail(*_args, **_kwargs):
         raise KeyError("exprId")
 
-    monkeypatch.setattr("lance_dagster.column_lineage.column_sources", fail)
+    monkeypatch.setattr("lance_dagster.lineage.column_lineage.column_sources", fail)
 
     @dg.asset
     def copied():

@@ -14,8 +14,8 @@ with warnings.catch_warnings():
     from pyspark.sql.connect.window import Window
 
 import lance_core
-from lance_dagster.column_lineage import frame_lineage
-from lance_dagster.connect_plan import connect_sources
+from lance_dagster.lineage.column_lineage import frame_lineage
+from lance_dagster.lineage.connect_plan import connect_sources
 from lance_dagster.tables import Tables
 
 pytestmark = pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas")

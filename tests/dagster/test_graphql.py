@@ -7,7 +7,7 @@ import dagster as dg
 import pytest
 
 import lance_core
-from lance_dagster.tags import run_tag
+from lance_dagster.versions.tags import run_tag
 
 PROJECT = Path(__file__).with_name("graphql_project.py")
 UPKEEP = ["orders/compaction", "orders/materialize_deletions", "orders/cleanup"]

@@ -20,9 +20,9 @@ from lance_dagster import (
     build_maintenance_definitions,
     build_maintenance_schedule,
 )
-from lance_dagster.history import data_version
 from lance_dagster.maintenance import tasks
 from lance_dagster.maintenance.policies import Tag, expired_run_tags
+from lance_dagster.versions.history import data_version
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 

@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 
 from lance_core.errors import InvalidInputError
-from lance_dagster import build_openlineage_sensor, open_lineage
+from lance_dagster import build_openlineage_sensor
+from lance_dagster.lineage import open_lineage
 
 
 @dg.asset(key_prefix="shop")

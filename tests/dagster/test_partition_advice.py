@@ -12,7 +12,7 @@ from lance_dagster import LanceResource, build_table_health
 from lance_dagster._compat import finished_steps, step_graph
 from lance_dagster.maintenance.last import pending_steps
 from lance_dagster.maintenance.partition_advice import PartitionSizes, fragments_touched, size_advice
-from lance_dagster.partitions import TablePartitions
+from lance_dagster.partitioning.partitions import TablePartitions
 
 DAYS = dg.DailyPartitionsDefinition("2026-01-01", end_date="2026-03-02")
 KEYS = DAYS.get_partition_keys()

@@ -9,10 +9,10 @@ import pytest
 import lance_core
 from lance_core.errors import InvalidInputError
 from lance_dagster import LanceResource, build_partition_change_job, io_manager
-from lance_dagster.partition_counts import existing_keys, outside_filter, partition_counts
-from lance_dagster.partition_plan import plan_partition_change
-from lance_dagster.partition_scheme import PartitionScheme
-from lance_dagster.partitions import TablePartitions
+from lance_dagster.partitioning.partition_counts import existing_keys, outside_filter, partition_counts
+from lance_dagster.partitioning.partition_plan import plan_partition_change
+from lance_dagster.partitioning.partition_scheme import PartitionScheme
+from lance_dagster.partitioning.partitions import TablePartitions
 
 DAYS = dg.DailyPartitionsDefinition("2026-01-30", end_date="2026-03-01")
 MONTHS = dg.MonthlyPartitionsDefinition("2026-01-01", end_date="2026-04-01")

@@ -15,8 +15,8 @@ import pytest
 import lance_core
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.expression import make_expression
-from lance_dagster.partitions import select_partitions
-from lance_dagster.predicate import count_by_key, partition_terms, typed
+from lance_dagster.partitioning.partitions import select_partitions
+from lance_dagster.partitioning.predicate import count_by_key, partition_terms, typed
 
 LETTERS = dg.StaticPartitionsDefinition(["a", "b", "c", "d"])
 DAYS = dg.DailyPartitionsDefinition("2026-11-01", end_date="2026-11-30")

@@ -13,7 +13,7 @@ import pytest
 from dagster._core.definitions.reconstruct import ReconstructableJob
 
 import lance_core
-from lance_dagster.tags import run_tag
+from lance_dagster.versions.tags import run_tag
 
 CODE = Path(__file__).with_name("backfill_process.py")
 IS_DEEP = os.environ.get("LANCE_TESTS") == "deep"

@@ -10,7 +10,7 @@ from dagster.components.testing import create_defs_folder_sandbox
 
 import lance_core
 from lance_core.errors import InvalidInputError
-from lance_core.listing import find_tables
+from lance_core.reports.listing import find_tables
 from lance_dagster import (
     LanceDiscoveryComponent,
     LanceIndexComponent,

@@ -11,7 +11,7 @@ import pytest
 
 from lance_dagster import LanceIOManager, LanceResource, io_manager, report
 from lance_dagster.report import report_output
-from lance_dagster.tags import is_run_tag, run_tag
+from lance_dagster.versions.tags import is_run_tag, run_tag
 
 
 @pytest.fixture

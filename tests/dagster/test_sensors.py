@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import lance_core
 from lance_core.errors import InvalidInputError
 from lance_dagster import LanceResource, build_table_sensor
-from lance_dagster.changes import Seen, changes_since
+from lance_dagster.versions.changes import Seen, changes_since
 
 ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64())})
 

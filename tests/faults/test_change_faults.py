@@ -7,14 +7,14 @@ import pyarrow as pa
 import pytest
 
 from lance_core.change.ingest import read_input
-from lance_core.change.merge import MergeWork
-from lance_core.change.merge_plan import MergeOptions, WhenMatched, WriteMode
+from lance_core.change.merging.merge import MergeWork
+from lance_core.change.merging.merge_plan import MergeOptions, WhenMatched, WriteMode
 from lance_core.change.retries import CommitOptions, commit_work
 from lance_core.change.stage import FileLimits, stage_data
 from lance_core.change.update import UpdateWork
 from lance_core.errors import LanceError
-from lance_core.format.operations import Append, Overwrite
-from lance_core.format.transaction import Transaction
+from lance_core.format.table.operations import Append, Overwrite
+from lance_core.format.table.transaction import Transaction
 from lance_core.scan.fragments import scan_fragments
 from lance_core.scan.open_files import OpenFiles
 from lance_core.scan.plan import plan_scan

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from lance_core.errors import LanceError
-from lance_core.format.operations import Restore, Rewrite, RewriteGroup
+from lance_core.format.table.operations import Restore, Rewrite, RewriteGroup
 from lance_core.maintenance.cleanup import cleanup_old_versions
 from lance_core.store.memory import MemoryStore
 from lance_core.table.commit import commit

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from lance_core.errors import LanceError
-from lance_core.format.manifest import manifest_files
+from lance_core.format.table.manifest import manifest_files
 from lance_core.maintenance.cleanup import cleanup_old_versions
 from lance_core.maintenance.cleanup_plan import References
 from lance_core.table.branches import delete_branch, list_branches

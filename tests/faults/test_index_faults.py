@@ -15,7 +15,7 @@ import lance_core
 from lance_core.change.retries import new_transaction
 from lance_core.change.stage import FileLimits, stage_data
 from lance_core.errors import CommitOutcomeUnknownError, LanceError
-from lance_core.format.operations import Append, Overwrite
+from lance_core.format.table.operations import Append, Overwrite
 from lance_core.store.memory import MemoryStore
 from lance_core.table.commit import commit
 from lance_core.table.snapshot import Snapshot, list_versions, open_snapshot

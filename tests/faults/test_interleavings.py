@@ -11,7 +11,7 @@ from itertools import count, product
 import pytest
 
 from lance_core.errors import CommitOutcomeUnknownError, LanceError
-from lance_core.format.operations import ReserveFragments, Restore, Rewrite, RewriteGroup, UpdateConfig, UpdateMap
+from lance_core.format.table.operations import ReserveFragments, Restore, Rewrite, RewriteGroup, UpdateConfig, UpdateMap
 from lance_core.maintenance.cleanup import cleanup_old_versions
 from lance_core.store.memory import MemoryStore
 from lance_core.table.commit import commit

@@ -11,8 +11,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from lance_core.errors import LanceError
-from lance_core.format.manifest import encode_manifest_pieces
-from lance_core.format.paths import ManifestNaming, manifest_path
+from lance_core.format.table.manifest import encode_manifest_pieces
+from lance_core.format.table.paths import ManifestNaming, manifest_path
 from lance_core.maintenance.cleanup import cleanup_old_versions
 from lance_core.table.branches import create_branch, list_branches
 from lance_core.table.commit import commit

@@ -9,10 +9,10 @@ import pytest
 
 import lance_core
 from lance_core.errors import LanceError, VersionNotFoundError
-from lance_core.format.feature_flags import Feature
-from lance_core.format.manifest import encode_manifest_pieces
-from lance_core.format.operations import Append
-from lance_core.format.paths import ManifestNaming, manifest_path
+from lance_core.format.table.feature_flags import Feature
+from lance_core.format.table.manifest import encode_manifest_pieces
+from lance_core.format.table.operations import Append
+from lance_core.format.table.paths import ManifestNaming, manifest_path
 from lance_core.table.commit import commit
 from lance_core.table.snapshot import list_versions, load_manifest, open_snapshot
 from lance_core.testing.actions import ACTIONS, History, in_turn, read_state, run_once
@@ -200,7 +200,7 @@ MUTATIONS = {
     "conflicts are not judged": (f"{COMMITTER}._judge", lambda _original: no, lambda: walk("merge", "update")),
     "all operations are compatible": (
         "lance_core.table.commit.judge",
-        always(lance_core.table.conflicts.Verdict.COMPATIBLE),
+        always(lance_core.table.rules.conflicts.Verdict.COMPATIBLE),
         lambda: walk("delete", "delete"),
     ),
     "deletions of others are overwritten": (
@@ -214,12 +214,12 @@ MUTATIONS = {
         lambda: walk("append", "replace where"),
     ),
     "fragments are not numbered anew": (
-        "lance_core.table.apply.next_fragment_id",
+        "lance_core.table.rules.apply.next_fragment_id",
         always(0),
         numbered_anew,
     ),
     "row ids begin again": (
-        "lance_core.table.apply.with_new_rows",
+        "lance_core.table.rules.apply.with_new_rows",
         lambda original: lambda fragment, _first, version: original(fragment, 0, version),
         lambda: walk("append", "append"),
     ),

@@ -10,7 +10,7 @@ from pyroaring import BitMap
 
 import lance_core
 from lance_core.errors import LanceError
-from lance_core.format.paths import ManifestNaming, manifest_path
+from lance_core.format.table.paths import ManifestNaming, manifest_path
 from lance_core.store.local import LocalStore
 from lance_core.table.commit import commit
 from lance_core.table.snapshot import Versions, open_snapshot
@@ -112,7 +112,7 @@ def no_deletions(original):
 
 MUTATIONS = {
     "versions are not compared with names": (
-        "lance_core.format.manifest._check_version",
+        "lance_core.format.table.manifest._check_version",
         lambda _original: no,
         wrong_name,
     ),
@@ -122,17 +122,17 @@ MUTATIONS = {
         flipped("data"),
     ),
     "sums of blob files are not compared": (
-        "lance_core.format.blob_checksums.BlobSums.check",
+        "lance_core.format.file.blob_checksums.BlobSums.check",
         lambda _original: no,
         blob_file_flipped,
     ),
     "sums of manifests are not compared": (
-        "lance_core.format.manifest.check_section",
+        "lance_core.format.table.manifest.check_section",
         always(value=True),
         flipped("_versions"),
     ),
     "sums of deletion files are not compared": (
-        "lance_core.format.deletion.check_section",
+        "lance_core.format.table.deletion.check_section",
         always(value=True),
         flipped("_deletions", delete_in, step=8),
     ),

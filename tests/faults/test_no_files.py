@@ -12,10 +12,10 @@ import pytest
 import lance_core
 from lance_core.errors import CorruptDataError, LanceError, NotFoundError, UnsupportedError
 from lance_core.file.read.reader import DataFileReader
-from lance_core.format.checksums import decode_trailer
+from lance_core.format.file.checksums import decode_trailer
 from lance_core.index.column import find_column
 from lance_core.index.files import SegmentFiles
-from lance_core.index.zone_map import ZONE_MAP
+from lance_core.index.scalar.zone_map import ZONE_MAP
 from lance_core.store.local import LocalStore
 from lance_core.testing.memory import forget_most_memory, most_memory
 

@@ -10,9 +10,9 @@ import pytest
 
 import lance_core
 from lance_core.errors import LanceError, UntrustedPlaceError
-from lance_core.format.fragment_list import FragmentList
-from lance_core.format.manifest import encode_manifest_pieces
-from lance_core.format.paths import ManifestNaming, manifest_path
+from lance_core.format.table.fragment_list import FragmentList
+from lance_core.format.table.manifest import encode_manifest_pieces
+from lance_core.format.table.paths import ManifestNaming, manifest_path
 from lance_core.store.local import LocalReader, LocalStore
 
 _UP = ("../victim.lance", "../../victim.lance", "../../../victim.lance", "../../../../../../etc/passwd")

@@ -19,9 +19,9 @@ import lance_core
 import lance_core._proto as messages
 from lance_core._proto import table_pb2, transaction_pb2
 from lance_core.errors import LanceError, UntrustedPlaceError
-from lance_core.format.manifest import encode_manifest_pieces
-from lance_core.format.paths import ManifestNaming, manifest_path
-from lance_core.format.transaction import decode_transaction
+from lance_core.format.table.manifest import encode_manifest_pieces
+from lance_core.format.table.paths import ManifestNaming, manifest_path
+from lance_core.format.table.transaction import decode_transaction
 from lance_core.store import trust
 from lance_core.store.local import LocalReader, LocalStore
 

@@ -10,11 +10,11 @@ import pytest
 import lance_core
 from lance_core import DatasetBasePath
 from lance_core.errors import CorruptDataError, InvalidInputError, UnsupportedError, UntrustedPlaceError
-from lance_core.format.base_path import BasePath
-from lance_core.format.fragment_list import FragmentList
-from lance_core.format.index_metadata import with_base_id
-from lance_core.format.manifest import encode_manifest_pieces, index_section_of
-from lance_core.format.paths import ManifestNaming, manifest_path
+from lance_core.format.table.base_path import BasePath
+from lance_core.format.table.fragment_list import FragmentList
+from lance_core.format.table.index_metadata import with_base_id
+from lance_core.format.table.manifest import encode_manifest_pieces, index_section_of
+from lance_core.format.table.paths import ManifestNaming, manifest_path
 from lance_core.scan.blob_places import ExternalBlobs
 from lance_core.store import trust
 from lance_core.store.addresses import parse_address

@@ -5,7 +5,7 @@ import pytest
 
 import lance_core
 from lance_core.errors import CorruptDataError
-from lance_core.format.paths import ManifestNaming, manifest_path
+from lance_core.format.table.paths import ManifestNaming, manifest_path
 from lance_core.store.memory import memory_store
 
 URI = "memory://torn"

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from lance_core.store.azure_options import AzureOptions
-from lance_core.store.client_options import ClientOptions, converters_of
-from lance_core.store.google_options import GoogleOptions
-from lance_core.store.s3_options import S3Options
+from lance_core.store.cloud.azure_options import AzureOptions
+from lance_core.store.cloud.client_options import ClientOptions, converters_of
+from lance_core.store.cloud.google_options import GoogleOptions
+from lance_core.store.cloud.s3_options import S3Options
 
 PAGE = (Path(__file__).parents[2] / "docs" / "object-stores.md").read_text()
 SERVICES = {

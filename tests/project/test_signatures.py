@@ -8,11 +8,11 @@ import pytest
 
 import lance_core
 import lance_dagster
+from lance_core.common.signatures import check_options, with_options
 from lance_core.methods import writing
 from lance_core.optimize import CompactionArguments, DatasetOptimizer
 from lance_core.sampler import FullScanSampler
 from lance_core.scanner import ScanOptions
-from lance_core.signatures import check_options, with_options
 from lance_core.write import WriteArguments
 
 ROOT = Path(__file__).parents[2]
@@ -21,7 +21,7 @@ INTERNAL = ("_proto", "testing")
 # Public functions that take arguments of any name and type, and why.
 UNNAMED = {
     "lance_core/scanner.py:LanceScanner.to_pandas": "arguments of pyarrow.Table.to_pandas",
-    "lance_core/arrow_dataset.py:ArrowDataset.scanner": "arguments of pyarrow.dataset.Dataset.scanner",
+    "lance_core/methods/arrow_dataset.py:ArrowDataset.scanner": "arguments of pyarrow.dataset.Dataset.scanner",
     "lance_core/torch/data.py:get_safe_loader": "arguments of torch.utils.data.DataLoader",
 }
 

@@ -25,4 +25,4 @@ def test_types_are_checked_where_a_change_may_break_them():
     checked = check_types.sources()
     assert "lance_core/dataset.py" in checked
     assert not [path for path in checked if "_proto" in path]
-    assert "lance_core/format/manifest.py" in check_types.importers()["lance_core.format.fragment_list"]
+    assert "lance_core/format/table/manifest.py" in check_types.importers()["lance_core.format.table.fragment_list"]

@@ -16,9 +16,9 @@ import lance_core
 from lance_core.errors import LanceError, UnsupportedError
 from lance_core.file.read.reader import DataFileReader
 from lance_core.file.write.writer import check_schema
-from lance_core.format.refs import decode_branch, decode_tag
 from lance_core.format.schema import Schema
-from lance_core.format.transaction import decode_transaction
+from lance_core.format.table.refs import decode_branch, decode_tag
+from lance_core.format.table.transaction import decode_transaction
 from lance_core.store.memory import memory_store
 from lance_core.testing.types import SAMPLES
 

@@ -20,8 +20,8 @@ from google.protobuf.message import DecodeError
 import lance_core
 from lance_core._proto.transaction_pb2 import Transaction
 from lance_core.errors import LanceError
-from lance_core.format.paths import parse_version
-from lance_core.format.transaction import decode_transaction
+from lance_core.format.table.paths import parse_version
+from lance_core.format.table.transaction import decode_transaction
 from lance_core.store.memory import memory_store
 from lance_core.testing.garbage import LineTrace, mutate, mutate_message
 

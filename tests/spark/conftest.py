@@ -4,9 +4,9 @@ from pathlib import Path
 import pytest
 
 from lance_core.spark import register
-from lance_core.spark.reader import LanceReader
-from lance_core.spark.sink import LanceWriter
+from lance_core.spark.reading.reader import LanceReader
 from lance_core.spark.source import LanceDataSource
+from lance_core.spark.writing.sink import LanceWriter
 
 # Streaming reads need what pyspark 4.2 brought; that older versions are refused is tested in test_session.
 collect_ignore = [] if find_spec("pyspark.sql.streaming.datasource") else ["test_streams.py", "test_stream_plan.py"]

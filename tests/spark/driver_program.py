@@ -10,8 +10,8 @@ import sys
 from pyspark.sql import SparkSession
 
 from lance_core import spark as lance
-from lance_core.spark import modification
-from lance_core.spark import write as write_module
+from lance_core.spark.functions import modification
+from lance_core.spark.functions import write as write_module
 
 uri, what, when = sys.argv[1:]
 

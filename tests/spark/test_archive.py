@@ -32,7 +32,9 @@ def test_the_same_files_give_the_same_archive(tmp_path):
     one, other = (Path(archive_lance_core(tmp_path / name)) for name in ("a.zip", "b.zip"))
     assert one.read_bytes() == other.read_bytes()
     names = zipfile.ZipFile(one).namelist()
-    assert {"lance_core/__init__.py", "lance_core/spark/sink.py", "lance_core/_proto/table_pb2.pyc"} <= set(names)
+    assert {"lance_core/__init__.py", "lance_core/spark/writing/sink.py", "lance_core/_proto/table_pb2.pyc"} <= set(
+        names
+    )
     assert not [name for name in names if "__pycache__" in name]
 
 

@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812
 
 from lance_core.spark import write_lance
-from lance_core.spark.sink import LanceWriter
+from lance_core.spark.writing.sink import LanceWriter
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas")]
 

@@ -11,11 +11,11 @@ import pytest
 import lance_core
 from lance_core.change.stage import data_file_name
 from lance_core.errors import UnsupportedError
-from lance_core.spark import blob_columns as blob_module
 from lance_core.spark import merge_lance, read_lance, update_lance, write_lance
-from lance_core.spark.blob_columns import KeptBlobs
-from lance_core.spark.task_names import TaskNames, remove_data_files
-from lance_core.spark.task_version import TaskVersion
+from lance_core.spark.common.task_names import TaskNames, remove_data_files
+from lance_core.spark.common.task_version import TaskVersion
+from lance_core.spark.writing import blob_columns as blob_module
+from lance_core.spark.writing.blob_columns import KeptBlobs
 from lance_core.store.open import open_store
 from lance_core.table.open_table import BranchAddress, open_version
 

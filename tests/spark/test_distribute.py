@@ -5,7 +5,8 @@ import pytest
 
 import lance_core
 from lance_core.errors import CommitConflictError
-from lance_core.spark import compact_lance, distribute, run_tasks
+from lance_core.spark import compact_lance, run_tasks
+from lance_core.spark.functions import distribute
 
 pytestmark = pytest.mark.spark
 

@@ -6,7 +6,7 @@ from pyspark.sql import functions as F  # noqa: N812
 import lance_core
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.spark import write_lance
-from lance_core.spark.options import WriteOptions, parse_options
+from lance_core.spark.common.options import WriteOptions, parse_options
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas")]
 

@@ -8,13 +8,13 @@ from pyspark.sql import types as st
 
 import lance_core
 from lance_core.errors import InvalidInputError
-from lance_core.spark.cast import cast_batches
-from lance_core.spark.options import parse_options
-from lance_core.spark.read_options import ReadOptions
-from lance_core.spark.reader import LanceReader
+from lance_core.spark.common.cast import cast_batches
+from lance_core.spark.common.options import parse_options
+from lance_core.spark.common.read_options import ReadOptions
+from lance_core.spark.common.types import arrow_schema, find_misfits, lance_schema, spark_schema
+from lance_core.spark.common.uuids import format_uuids, parse_uuids
+from lance_core.spark.reading.reader import LanceReader
 from lance_core.spark.source import LanceDataSource
-from lance_core.spark.types import arrow_schema, find_misfits, lance_schema, spark_schema
-from lance_core.spark.uuids import format_uuids, parse_uuids
 
 IDS = [uuid.UUID(int=i * 2**100 + 0xFEDCBA) for i in range(5)]
 

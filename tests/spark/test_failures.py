@@ -12,10 +12,11 @@ from pyspark import TaskContext
 
 import lance_core
 from lance_core.errors import CommitOutcomeUnknownError
-from lance_core.spark import commit as commit_module
-from lance_core.spark import read_lance, task_names, write_lance
-from lance_core.spark.sink import LanceWriter
-from lance_core.spark.task_names import LAST_TASKS
+from lance_core.spark import read_lance, write_lance
+from lance_core.spark.common import task_names
+from lance_core.spark.common.task_names import LAST_TASKS
+from lance_core.spark.writing import commit as commit_module
+from lance_core.spark.writing.sink import LanceWriter
 
 pytestmark = pytest.mark.spark
 

@@ -8,7 +8,8 @@ from pyspark.sql import functions as F  # noqa: N812 everybody's name for it
 
 import lance_core
 from lance_core.errors import InvalidInputError
-from lance_core.spark import merge_lance, staged_work
+from lance_core.spark import merge_lance
+from lance_core.spark.functions import staged_work
 
 pytestmark = pytest.mark.spark
 

@@ -8,7 +8,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 everybody's name for it
 
 import lance_core
-from lance_core.spark import merge, merge_lance, merge_lookup
+from lance_core.spark import merge_lance
+from lance_core.spark.functions import merge, merge_lookup
 
 pytestmark = pytest.mark.spark
 
@@ -38,7 +39,7 @@ def read(monkeypatch):
     monkeypatch.setattr(merge, "candidate_rows", candidate_rows)
     monkeypatch.setattr(merge_lookup, "MIN_TABLE_ROWS", 0)
     monkeypatch.setattr(merge_lookup, "MOST_SHARE", 1 / 16)
-    monkeypatch.setattr("lance_core.change.key_lookup.MOST_SHARE", 1 / 16)
+    monkeypatch.setattr("lance_core.change.merging.key_lookup.MOST_SHARE", 1 / 16)
     monkeypatch.setattr(merge_lookup, "_MOST_CANDIDATES", 1 / 2)
     return counts
 

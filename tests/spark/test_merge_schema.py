@@ -10,9 +10,9 @@ from pyspark.sql import functions as F  # noqa: N812 everybody's name for it
 
 import lance_core
 from lance_core.errors import CommitConflictError, InvalidInputError, UnsupportedError
-from lance_core.spark import commit as commit_module
 from lance_core.spark import read_lance_changes, write_lance
-from lance_core.spark import write as write_module
+from lance_core.spark.functions import write as write_module
+from lance_core.spark.writing import commit as commit_module
 from tests.streams import run_stream
 
 pytestmark = pytest.mark.spark

@@ -13,10 +13,10 @@ from lance_core.spark import (
     create_index_lance,
     create_zone_map_lance,
     delete_lance,
-    fragment_work,
     read_lance,
     update_lance,
 )
+from lance_core.spark.functions import fragment_work
 
 pytestmark = pytest.mark.spark
 
@@ -105,7 +105,7 @@ def test_tasks_that_die_leave_nothing_behind(spark, table, all_files, monkeypatc
 
         return Dying()
 
-    from lance_core.spark import modify  # noqa: PLC0415 only here
+    from lance_core.spark.functions import modify  # noqa: PLC0415 only here
 
     original = modify._deleting
     monkeypatch.setattr(modify, "_deleting", dying)

@@ -8,7 +8,7 @@ from pyspark.sql import types as st
 import lance_core
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.spark import create_index_lance, merge_lance, read_lance, update_lance, write_lance
-from lance_core.spark.names import adopt_names, find_name, rename_columns
+from lance_core.spark.common.names import adopt_names, find_name, rename_columns
 
 pytestmark = pytest.mark.spark
 

@@ -10,7 +10,7 @@ import pytest
 from lance_core.errors import InvalidInputError
 from lance_core.namespace import DirectoryNamespace
 from lance_core.spark import read_lance, write_lance
-from lance_core.spark.options import ReadOptions, WriteOptions, parse_options
+from lance_core.spark.common.options import ReadOptions, WriteOptions, parse_options
 
 pytestmark = pytest.mark.spark
 

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from lance_core.errors import InvalidInputError
-from lance_core.spark.options import ReadOptions, WriteOptions, format_options, parse_options
+from lance_core.spark.common.options import ReadOptions, WriteOptions, format_options, parse_options
 
 
 def test_keys_have_no_case_and_values_have_types():

@@ -2,7 +2,7 @@ import random
 
 import pytest
 
-from lance_core.spark.plan import FragmentSize, Piece, plan_partitions
+from lance_core.spark.reading.plan import FragmentSize, Piece, plan_partitions
 
 MIB = 1 << 20
 

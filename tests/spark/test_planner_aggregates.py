@@ -9,9 +9,9 @@ import pytest
 from pyspark.sql.types import DecimalType, DoubleType, LongType, StructField, StructType
 
 import lance_core
-from lance_core.spark import aggregates
-from lance_core.spark.aggregates import LanceAggregateReader, Partials
-from lance_core.spark.read_options import ReadOptions
+from lance_core.spark.common.read_options import ReadOptions
+from lance_core.spark.reading import aggregates
+from lance_core.spark.reading.aggregates import LanceAggregateReader, Partials
 from tests.spark.test_planner import make_rows, plan
 
 pytestmark = pytest.mark.spark

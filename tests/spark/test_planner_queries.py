@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import lance_core
-from lance_core.spark.options import parse_options
-from lance_core.spark.read_options import ReadOptions
-from lance_core.spark.reader import LanceReader
+from lance_core.spark.common.options import parse_options
+from lance_core.spark.common.read_options import ReadOptions
+from lance_core.spark.reading.reader import LanceReader
 from lance_core.spark.source import resolve
 from tests.spark.test_planner import LEAVES, make_rows
 

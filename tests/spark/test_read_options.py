@@ -10,10 +10,10 @@ from pyspark.sql import types as st
 
 import lance_core
 from lance_core.errors import InvalidInputError, RefNotFoundError, UnsupportedError
-from lance_core.spark import found_rows, reader
-from lance_core.spark.options import parse_options
-from lance_core.spark.read_options import ReadOptions
-from lance_core.spark.reader import LanceReader
+from lance_core.spark.common.options import parse_options
+from lance_core.spark.common.read_options import ReadOptions
+from lance_core.spark.reading import found_rows, reader
+from lance_core.spark.reading.reader import LanceReader
 from lance_core.spark.source import LanceDataSource
 from lance_core.store import local_reader
 

@@ -11,9 +11,9 @@ from pyspark.sql.types import StructType
 import lance_core
 from lance_core.errors import InvalidInputError
 from lance_core.spark import write_lance
-from lance_core.spark.merge_lookup import CandidateSource
-from lance_core.spark.signed import signed, signing
-from lance_core.spark.staging import StagingSource
+from lance_core.spark.common.signed import signed, signing
+from lance_core.spark.functions.merge_lookup import CandidateSource
+from lance_core.spark.functions.staging import StagingSource
 
 KEY, OTHER = b"k" * 32, b"o" * 32
 RAN = []
@@ -86,9 +86,10 @@ def test_every_place_that_unpickles_is_known():
         if pattern.search(path.read_text())
     }
     assert found == {
-        "lance_core/frozen.py": 1,  # compiles an __init__ from the names of fields in our own source
-        "lance_core/spark/distribute.py": 2,  # arguments in the function that Spark sends, and answers of our own tasks
-        "lance_core/spark/signed.py": 1,  # signed
+        "lance_core/common/frozen.py": 1,  # compiles an __init__ from the names of fields in our own source
+        # arguments in the function that Spark sends, and answers of our own tasks
+        "lance_core/spark/functions/distribute.py": 2,
+        "lance_core/spark/common/signed.py": 1,  # signed
     }
 
 

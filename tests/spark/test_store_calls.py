@@ -11,16 +11,15 @@ from lance_core.spark import (
     add_columns_lance,
     compact_lance,
     delete_lance,
-    distribute,
     merge_lance,
     register,
-    staging,
     update_lance,
     write_lance,
 )
-from lance_core.spark import write as write_module
-from lance_core.spark.reader import LanceReader
-from lance_core.spark.sink import LanceWriter
+from lance_core.spark.functions import distribute, staging
+from lance_core.spark.functions import write as write_module
+from lance_core.spark.reading.reader import LanceReader
+from lance_core.spark.writing.sink import LanceWriter
 
 pytestmark = pytest.mark.spark
 

@@ -4,10 +4,10 @@ from pyspark.sql import types as st
 
 import lance_core
 from lance_core.errors import InvalidInputError, RefNotFoundError, UnsupportedError, VersionNotFoundError
-from lance_core.spark.options import parse_options
-from lance_core.spark.read_options import ReadOptions
-from lance_core.spark.stream_plan import Limits, Position, first_position
-from lance_core.spark.stream_source import LanceStreamReader
+from lance_core.spark.common.options import parse_options
+from lance_core.spark.common.read_options import ReadOptions
+from lance_core.spark.reading.stream_plan import Limits, Position, first_position
+from lance_core.spark.reading.stream_source import LanceStreamReader
 
 SCHEMA = st.StructType([st.StructField("id", st.LongType())])
 

@@ -17,7 +17,7 @@ from lance_core.spark import (
     update_lance,
     write_lance,
 )
-from lance_core.spark.delta_names import REFUSED
+from lance_core.spark.functions.delta_names import REFUSED
 
 pytestmark = pytest.mark.spark
 

@@ -12,7 +12,7 @@ import lance_core
 # A process that takes and frees 16 MiB again and again, in blocks as large as a batch, and prints its page faults.
 PROGRAM = """
 import resource, sys
-from lance_core.spark.task_memory import keep_freed_memory
+from lance_core.spark.common.task_memory import keep_freed_memory
 
 if sys.argv[1] == "keep":
     keep_freed_memory()
@@ -76,7 +76,7 @@ import os, resource, sys
 import numpy as np
 import pyarrow as pa
 from pyspark.sql.types import BinaryType, LongType, StructType
-from lance_core.spark.rows_writer import rows_writer
+from lance_core.spark.writing.rows_writer import rows_writer
 
 def batch(images):
     offsets = pa.py_buffer(np.arange(images + 1, dtype=np.int32) << 20)

@@ -6,8 +6,8 @@ import pytest
 from pyspark.sql import types as st
 
 from lance_core.errors import InvalidInputError, UnsupportedError
-from lance_core.spark.cast import cast_batches
-from lance_core.spark.types import arrow_schema, check_readable, find_misfits, lance_schema, spark_schema
+from lance_core.spark.common.cast import cast_batches
+from lance_core.spark.common.types import arrow_schema, check_readable, find_misfits, lance_schema, spark_schema
 
 DAY = dt.date(2020, 2, 29)
 TIME = dt.datetime(2020, 2, 29, 12, 30, 1, 5)  # noqa: DTZ001 without a zone on purpose

@@ -8,14 +8,16 @@ import pytest
 
 import lance_core
 from lance_core.errors import CommitOutcomeUnknownError, CorruptDataError, DatasetNotFoundError
-from lance_core.format.operations import Append
-from lance_core.spark import rows_job, staged_transactions, staging, write_lance
-from lance_core.spark import write as write_module
-from lance_core.spark.options import WriteOptions
-from lance_core.spark.rows_job import RowsJob
-from lance_core.spark.sink import JobTarget, LanceCommitMessage, LanceWriter
-from lance_core.spark.task_names import TaskNames
-from lance_core.spark.write_plan import plan_write
+from lance_core.format.table.operations import Append
+from lance_core.spark import write_lance
+from lance_core.spark.common.options import WriteOptions
+from lance_core.spark.common.task_names import TaskNames
+from lance_core.spark.functions import staging
+from lance_core.spark.functions import write as write_module
+from lance_core.spark.writing import rows_job, staged_transactions
+from lance_core.spark.writing.rows_job import RowsJob
+from lance_core.spark.writing.sink import JobTarget, LanceCommitMessage, LanceWriter
+from lance_core.spark.writing.write_plan import plan_write
 
 pytestmark = pytest.mark.spark
 

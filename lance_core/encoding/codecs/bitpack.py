@@ -33,7 +33,7 @@ from lance_core.encoding.kernels import (
 )
 from lance_core.encoding.values import FixedValues
 from lance_core.errors import CorruptDataError
-from lance_core.format.encodings import InlineBitpacking, OutOfLineBitpacking
+from lance_core.format.file.encodings import InlineBitpacking, OutOfLineBitpacking
 
 if TYPE_CHECKING:
     import numpy.typing as npt

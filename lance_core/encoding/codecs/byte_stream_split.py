@@ -12,7 +12,7 @@ import numpy as np
 from lance_core.encoding.codecs.codec import Codec
 from lance_core.encoding.codecs.flat import from_bytes, to_bytes, word_dtype
 from lance_core.encoding.kernels import check_sizes, empty, gather, one_buffer, starts_of
-from lance_core.format.encodings import ByteStreamSplit
+from lance_core.format.file.encodings import ByteStreamSplit
 
 if TYPE_CHECKING:
     from lance_core.encoding.values import Bytes, Chunks, FixedValues, Int64s

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
+from lance_core.common.frozen import frozen
 from lance_core.encoding.kernels import MAX_CHUNK_VALUES, check_chunks
 from lance_core.encoding.values import Chunks, FixedValues, VariableValues
 from lance_core.errors import CorruptDataError, UnsupportedError
-from lance_core.format.encodings import Encoding
-from lance_core.frozen import frozen
+from lance_core.format.file.encodings import Encoding
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,7 +58,7 @@ class Codec(Generic[_E]):
     ranges that leave the memory, and values that chunks do not hold, are refused before they are called.
 
     Attributes:
-        serves: Class of the encoding in `lance_core.format.encodings`.
+        serves: Class of the encoding in `lance_core.format.file.encodings`.
         decode: Decodes all values of many chunks, end to end. Blocks of levels or of a dictionary come as chunks, too.
         decode_at: Decodes value ``index[i]`` of chunk ``chunk_of[i]`` without the others; None if it cannot.
         decode_one: Makes the reader of single values; None if there is none for these parameters.

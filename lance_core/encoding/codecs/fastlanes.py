@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from lance_core.common.frozen import frozen
 from lance_core.encoding.kernels import Scratch, empty, gather_words
-from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from lance_core.common.frozen import frozen
 from lance_core.encoding.codecs import flat
 from lance_core.encoding.codecs.codec import Codec, Scalar
 from lance_core.encoding.kernels import MAX_VALUE_BITS, check_sizes, gather
 from lance_core.encoding.values import Chunks, FixedListValues, FixedValues
 from lance_core.errors import CorruptDataError, UnsupportedError
-from lance_core.format.encodings import Constant, FixedSizeList, Flat
-from lance_core.frozen import frozen
+from lance_core.format.file.encodings import Constant, FixedSizeList, Flat
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -22,7 +22,7 @@ from lance_core.encoding.kernels import (
 )
 from lance_core.encoding.values import FixedValues
 from lance_core.errors import CorruptDataError, UnsupportedError
-from lance_core.format.encodings import Flat
+from lance_core.format.file.encodings import Flat
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from lance_core.common.frozen import frozen
 from lance_core.encoding.codecs import symbol_table, variable
 from lance_core.encoding.codecs.codec import Codec, not_in_blocks, num_buffers
 from lance_core.encoding.codecs.symbol_table import LITERAL, parse_table
 from lance_core.encoding.kernels import chunk_counts, empty, fitting_count, starts_of, take_inside, view_buffer
 from lance_core.encoding.values import VariableValues
 from lance_core.errors import CorruptDataError
-from lance_core.format.encodings import Fsst, PackedVariable, Variable
-from lance_core.frozen import frozen
+from lance_core.format.file.encodings import Fsst, PackedVariable, Variable
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     from lance_core.encoding.values import Bytes, Chunks, Int64s, Values
-    from lance_core.format.encodings import Encoding
+    from lance_core.format.file.encodings import Encoding
 
 _ESCAPE = 255
 _PAIRS_PAY_AT = 1 << 17

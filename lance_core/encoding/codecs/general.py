@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from lance_core.common.limits import check_limit
 from lance_core.encoding.codecs.codec import CODECS, Codec, Scalar, decode_strings, num_buffers
 from lance_core.encoding.codecs.zstd import ZSTD
 from lance_core.encoding.kernels import (
@@ -33,15 +34,14 @@ from lance_core.encoding.kernels import (
 from lance_core.encoding.thread_pool import run_parts
 from lance_core.encoding.values import VariableValues
 from lance_core.errors import CorruptDataError
-from lance_core.format.encodings import Compression, General
-from lance_core.limits import check_limit
+from lance_core.format.file.encodings import Compression, General
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     from lance_core.encoding.codecs.zstd import Compress
     from lance_core.encoding.values import Bytes, Chunks, Int64s, LeafValues
-    from lance_core.format.encodings import Encoding
+    from lance_core.format.file.encodings import Encoding
 
 _ZSTD_MAGIC = 0xFD2FB528
 _ZSTD_RESERVED_BIT = 0x10

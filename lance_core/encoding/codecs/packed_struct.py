@@ -19,7 +19,14 @@ from lance_core.encoding.codecs.codec import Codec, decode_rows, decode_strings
 from lance_core.encoding.kernels import gather, gather_windows, gather_words, join_ranges, starts_of
 from lance_core.encoding.values import FixedListValues, FixedValues, StructValues, VariableValues
 from lance_core.errors import CorruptDataError, UnsupportedError
-from lance_core.format.encodings import FixedSizeList, Flat, PackedField, PackedStruct, Variable, VariablePackedStruct
+from lance_core.format.file.encodings import (
+    FixedSizeList,
+    Flat,
+    PackedField,
+    PackedStruct,
+    Variable,
+    VariablePackedStruct,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,7 +34,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from lance_core.encoding.values import Bytes, Int64s, Values
-    from lance_core.format.encodings import Encoding
+    from lance_core.format.file.encodings import Encoding
 
 MAX_INT32 = 2**31 - 1
 

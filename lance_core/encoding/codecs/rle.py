@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lance_core.common.frozen import frozen
 from lance_core.encoding.codecs.bitpack import most_values
 from lance_core.encoding.codecs.codec import Codec, block_by_block, decode_integers, has_bytes, one_block
 from lance_core.encoding.codecs.flat import WORD_BITS, from_bytes, word_dtype
@@ -31,14 +32,22 @@ from lance_core.encoding.kernels import (
 )
 from lance_core.encoding.values import Chunks, FixedValues
 from lance_core.errors import CorruptDataError, UnsupportedError
-from lance_core.format.encodings import BlockRle, Constant, Flat, General, OutOfLineBitpacking, Range, Rle, value_bits
-from lance_core.frozen import frozen
+from lance_core.format.file.encodings import (
+    BlockRle,
+    Constant,
+    Flat,
+    General,
+    OutOfLineBitpacking,
+    Range,
+    Rle,
+    value_bits,
+)
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     from lance_core.encoding.values import Bytes, Int64s
-    from lance_core.format.encodings import Encoding
+    from lance_core.format.file.encodings import Encoding
 
 _HEADER = 8
 _MAX_RUN = 255

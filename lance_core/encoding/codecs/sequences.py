@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lance_core.common.limits import check_limit
 from lance_core.encoding.codecs.codec import Codec, block_by_block, decode_integers, has_bytes
 from lance_core.encoding.codecs.flat import WORD_BITS, word_dtype
 from lance_core.errors import CorruptDataError
-from lance_core.format.encodings import Constant, Delta, Dictionary, Range
-from lance_core.limits import check_limit
+from lance_core.format.file.encodings import Constant, Delta, Dictionary, Range
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lance_core.common.frozen import frozen
 from lance_core.encoding.kernels import gather, gather_words, join_ranges, starts_of
 from lance_core.errors import CorruptDataError
-from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

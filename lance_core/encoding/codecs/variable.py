@@ -29,7 +29,7 @@ from lance_core.encoding.kernels import (
 )
 from lance_core.encoding.values import VariableValues
 from lance_core.errors import CorruptDataError, UnsupportedError
-from lance_core.format.encodings import PackedVariable, Variable
+from lance_core.format.file.encodings import PackedVariable, Variable
 
 if TYPE_CHECKING:
     import numpy.typing as npt

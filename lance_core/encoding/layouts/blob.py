@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from lance_core.encoding.values import Int64s, Values
-    from lance_core.format.page_layout import Layers
+    from lance_core.format.file.page_layout import Layers
 
 _LEVEL_SHIFT = 16
 FIELD_BITS = (64, 64)

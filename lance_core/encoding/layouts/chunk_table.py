@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lance_core.common.frozen import frozen
 from lance_core.encoding.kernels import starts_of
 from lance_core.encoding.repdef import max_visible_def
 from lance_core.errors import CorruptDataError
-from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -33,7 +33,7 @@ from lance_core.encoding.layouts.page import Decoded, EncodedPage
 from lance_core.encoding.repdef import Levels, max_def, max_rep, rows_of_levels
 from lance_core.encoding.values import FixedValues, VariableValues
 from lance_core.errors import CorruptDataError, InvalidInputError, UnsupportedError
-from lance_core.format.page_layout import ConstantLayout, Layer
+from lance_core.format.file.page_layout import ConstantLayout, Layer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from lance_core.encoding.options import PageOptions
     from lance_core.encoding.repdef import LevelArray, Mask
     from lance_core.encoding.values import Bytes, Int64s, Values
-    from lance_core.format.encodings import Encoding
+    from lance_core.format.file.encodings import Encoding
 
 MAX_INLINE_BYTES = 32
 _UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lance_core.common.frozen import frozen
 from lance_core.encoding import registry
 from lance_core.encoding.choose_strings import encode_zipped
 from lance_core.encoding.codecs import fixed_size_list, flat, packed_struct
@@ -27,9 +28,8 @@ from lance_core.encoding.repdef import Levels, max_def, max_rep, max_visible_def
 from lance_core.encoding.strategy import MOST_WALKED_ROWS
 from lance_core.encoding.values import FixedListValues, FixedValues, StructValues, VariableValues
 from lance_core.errors import CorruptDataError
-from lance_core.format.encodings import Flat
-from lance_core.format.page_layout import FullZipLayout
-from lance_core.frozen import frozen
+from lance_core.format.file.encodings import Flat
+from lance_core.format.file.page_layout import FullZipLayout
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from lance_core.encoding.options import PageOptions
     from lance_core.encoding.repdef import Mask
     from lance_core.encoding.values import Bytes, Int64s, LeafValues
-    from lance_core.format.encodings import Encoding
+    from lance_core.format.file.encodings import Encoding
 
 
 @frozen(kw_only=True)

@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lance_core.common.frozen import frozen
 from lance_core.encoding import registry
 from lance_core.encoding.codecs.fastlanes import BLOCK, ORDER, unpack
 from lance_core.encoding.kernels import aranges, check_chunks, gather, gather_windows, starts_of
-from lance_core.format.encodings import OutOfLineBitpacking
-from lance_core.frozen import frozen
+from lance_core.format.file.encodings import OutOfLineBitpacking
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     from lance_core.encoding.repdef import LevelArray, Mask
     from lance_core.encoding.values import Bytes, Chunks, Int64s
-    from lance_core.format.encodings import Encoding
+    from lance_core.format.file.encodings import Encoding
 
     BitmapWords = npt.NDArray[np.uint64]
 

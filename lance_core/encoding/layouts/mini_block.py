@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
+from lance_core.common.frozen import frozen
 from lance_core.encoding import registry
 from lance_core.encoding.arrow_values import take_values
 from lance_core.encoding.choose import MAX_CHUNK_VALUES, encode_chunks, encode_packed
@@ -36,9 +37,8 @@ from lance_core.encoding.repdef import Levels, max_rep, merge_layers, pick_level
 from lance_core.encoding.strategy import SPARSE_VALUES_SHARE
 from lance_core.encoding.values import Chunks, DictionaryValues, FixedValues, StructValues
 from lance_core.errors import CorruptDataError
-from lance_core.format.encodings import Flat
-from lance_core.format.page_layout import MiniBlockLayout
-from lance_core.frozen import frozen
+from lance_core.format.file.encodings import Flat
+from lance_core.format.file.page_layout import MiniBlockLayout
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -48,8 +48,8 @@ if TYPE_CHECKING:
     from lance_core.encoding.options import PageOptions
     from lance_core.encoding.repdef import LevelArray, Mask
     from lance_core.encoding.values import Bytes, Int64s, Values
-    from lance_core.format.encodings import Encoding
-    from lance_core.format.page_layout import PageLayout
+    from lance_core.format.file.encodings import Encoding
+    from lance_core.format.file.page_layout import PageLayout
 
 _T = TypeVar("_T")
 

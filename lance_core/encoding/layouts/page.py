@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lance_core.common.frozen import frozen
 from lance_core.encoding.arrow_values import binary_to_json, from_values, is_fieldless, slice_leaf
 from lance_core.encoding.kernels import check_places, take_inside
 from lance_core.encoding.leaves import path_array
 from lance_core.encoding.repdef import Levels, Slots, check_levels, unravel
 from lance_core.errors import CorruptDataError, UnsupportedError
 from lance_core.format.schema import JSON
-from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from lance_core.encoding.layouts.shared_levels import SharedLevels
     from lance_core.encoding.leaves import LeafPath
     from lance_core.encoding.values import Bytes, Int64s, LeafValues
-    from lance_core.format.page_layout import PageLayout
+    from lance_core.format.file.page_layout import PageLayout
 
 
 @frozen(kw_only=True)

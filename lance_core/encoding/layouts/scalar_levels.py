@@ -16,7 +16,7 @@ from lance_core.errors import CorruptDataError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lance_core.format.page_layout import Layers
+    from lance_core.format.file.page_layout import Layers
 
 _MANY_LAYERS = 256
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from lance_core.common.frozen import frozen
 from lance_core.encoding import registry
 from lance_core.encoding.codecs.codec import one_block
 from lance_core.encoding.layouts.scalar_values import chunk_header, parts_of_chunk
@@ -18,15 +19,14 @@ from lance_core.encoding.repdef import max_rep, max_visible_def
 from lance_core.encoding.strategy import MOST_SCALAR_LIST_ITEMS
 from lance_core.encoding.values import FixedListValues, FixedValues, VariableValues
 from lance_core.errors import CorruptDataError
-from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
     from struct import Struct
 
     from lance_core.encoding.codecs.codec import Scalar
     from lance_core.encoding.values import Values
-    from lance_core.format.encodings import Encoding
-    from lance_core.format.page_layout import Layers, MiniBlockLayout
+    from lance_core.format.file.encodings import Encoding
+    from lance_core.format.file.page_layout import Layers, MiniBlockLayout
 
 _MANY_KINDS = 256
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from lance_core.encoding.codecs.codec import Read, Scalar
     from lance_core.encoding.values import Values
-    from lance_core.format.page_layout import MiniBlockLayout
+    from lance_core.format.file.page_layout import MiniBlockLayout
 
 _LEVEL_SHAPE = ("words", 2)
 

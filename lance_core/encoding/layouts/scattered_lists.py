@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lance_core.common.frozen import frozen
 from lance_core.encoding import registry
 from lance_core.encoding.codecs.fastlanes import BLOCK
 from lance_core.encoding.kernels import aranges, starts_of
@@ -19,8 +20,7 @@ from lance_core.encoding.layouts.level_bitmap import above, bitmap_of, count_blo
 from lance_core.encoding.layouts.mini_block import open_chunks
 from lance_core.encoding.repdef import Levels, max_rep, max_visible_def
 from lance_core.errors import CorruptDataError
-from lance_core.format.encodings import OutOfLineBitpacking
-from lance_core.frozen import frozen
+from lance_core.format.file.encodings import OutOfLineBitpacking
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from lance_core.encoding.layouts.mini_block import OpenChunks
     from lance_core.encoding.repdef import LevelArray, Mask
     from lance_core.encoding.values import Bytes, Chunks, Int64s, Values
-    from lance_core.format.encodings import Encoding
-    from lance_core.format.page_layout import MiniBlockLayout
+    from lance_core.format.file.encodings import Encoding
+    from lance_core.format.file.page_layout import MiniBlockLayout
 
 
 _ONE_BIT = OutOfLineBitpacking(16, 1)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lance_core.common.frozen import frozen
 from lance_core.encoding import registry
 from lance_core.encoding.arrow_values import take_values
 from lance_core.encoding.kernels import gather_words, starts_of
@@ -19,14 +20,13 @@ from lance_core.encoding.plans import ByteRanges
 from lance_core.encoding.strategy import SCATTERED_VALUES_SHARE
 from lance_core.encoding.values import FixedValues
 from lance_core.errors import CorruptDataError
-from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lance_core.encoding.repdef import LevelArray
     from lance_core.encoding.values import Bytes, Int64s, Values
-    from lance_core.format.page_layout import MiniBlockLayout
+    from lance_core.format.file.page_layout import MiniBlockLayout
 
 
 _WORD_BYTES = (1, 2, 4, 8)

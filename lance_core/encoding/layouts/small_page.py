@@ -24,8 +24,8 @@ from lance_core.encoding.layouts.chunk_table import encode_repetition_index, lev
 from lance_core.encoding.layouts.page import EncodedPage
 from lance_core.encoding.repdef import Levels, max_rep
 from lance_core.encoding.values import FixedValues, VariableValues
-from lance_core.format.encodings import Flat, InlineBitpacking, OutOfLineBitpacking, Variable
-from lance_core.format.page_layout import Layer, MiniBlockLayout, encode_layout
+from lance_core.format.file.encodings import Flat, InlineBitpacking, OutOfLineBitpacking, Variable
+from lance_core.format.file.page_layout import Layer, MiniBlockLayout, encode_layout
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from lance_core.encoding.layouts.page import Decoded
     from lance_core.encoding.options import PageOptions
     from lance_core.encoding.repdef import LevelArray
-    from lance_core.format.encodings import Encoding
+    from lance_core.format.file.encodings import Encoding
 
 MAX_VALUES = 4 * BLOCK
 AT_ONCE = 64

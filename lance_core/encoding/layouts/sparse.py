@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from lance_core.common.frozen import frozen
+from lance_core.common.limits import check_limit
 from lance_core.encoding import registry
 from lance_core.encoding.arrow_values import spread_values, take_values
 from lance_core.encoding.kernels import starts_of
@@ -16,9 +18,7 @@ from lance_core.encoding.repdef import max_visible_def, rows_of_levels
 from lance_core.encoding.shred import Nesting, build_levels
 from lance_core.encoding.values import DictionaryValues, StructValues
 from lance_core.errors import CorruptDataError, UnsupportedError
-from lance_core.format.page_layout import MiniBlockLayout
-from lance_core.frozen import frozen
-from lance_core.limits import check_limit
+from lance_core.format.file.page_layout import MiniBlockLayout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
     from lance_core.encoding.repdef import Levels, Mask
     from lance_core.encoding.values import Bytes, Int64s, LeafValues
-    from lance_core.format.encodings import Encoding
-    from lance_core.format.page_layout import SparseLayout
-    from lance_core.format.sparse_layers import SparseLayer, SparseLists, SparseValidity
+    from lance_core.format.file.encodings import Encoding
+    from lance_core.format.file.page_layout import SparseLayout
+    from lance_core.format.file.sparse_layers import SparseLayer, SparseLists, SparseValidity
 
 _MAX_SLOTS = 1 << 31
 _Item = TypeVar("_Item", bound=np.generic)

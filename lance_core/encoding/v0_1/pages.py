@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from lance_core.common.frozen import frozen
 from lance_core.encoding.arrow_values import from_values, offset_dtype, pack_bits
 from lance_core.encoding.kernels import MAX_OUTPUT_BYTES, aranges, gather, gather_windows, starts_of
 from lance_core.encoding.plans import ByteRanges
@@ -18,7 +19,6 @@ from lance_core.encoding.v2_0.ends import Spans
 from lance_core.encoding.v2_0.packed import bit_width, fixed_array
 from lance_core.encoding.values import VariableValues
 from lance_core.errors import CorruptDataError, UnsupportedError
-from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
     import numpy.typing as npt

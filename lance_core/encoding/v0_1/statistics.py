@@ -12,10 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
+from lance_core.common.frozen import frozen
 from lance_core.encoding.arrow_values import null_mask, offset_dtype, to_values, words_of
 from lance_core.encoding.kernels import gather, starts_of
 from lance_core.encoding.values import VariableValues
-from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
     import numpy.typing as npt

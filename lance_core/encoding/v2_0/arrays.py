@@ -23,7 +23,7 @@ from lance_core.encoding.v2_0.packed import bit_width, fixed_array, read_bitpack
 from lance_core.encoding.v2_0.strings import read_binary, read_equal, read_fsst
 from lance_core.encoding.values import VariableValues
 from lance_core.errors import CorruptDataError, UnsupportedError
-from lance_core.format.array_encoding import (
+from lance_core.format.file.array_encoding import (
     AllNulls,
     Binary,
     Bitpacked,
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from lance_core.encoding.plans import ReadPlan
     from lance_core.encoding.v2_0.buffers import Buffers
-    from lance_core.format.array_encoding import ArrayEncoding
+    from lance_core.format.file.array_encoding import ArrayEncoding
 
 _UNSIGNED = {8: pa.uint8(), 16: pa.uint16(), 32: pa.uint32(), 64: pa.uint64()}
 

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from lance_core.common.frozen import frozen
 from lance_core.encoding.arrow_values import pack_bits, unpack_bits
 from lance_core.encoding.codecs.general import decompress_values
 from lance_core.encoding.kernels import aranges, gather, gather_windows, view_buffer
 from lance_core.encoding.plans import ByteRanges
 from lance_core.encoding.values import VariableValues
 from lance_core.errors import CorruptDataError
-from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
     from lance_core.encoding.plans import ReadPlan, Rows
     from lance_core.encoding.values import Bytes, Int64s
-    from lance_core.format.array_encoding import Flat
+    from lance_core.format.file.array_encoding import Flat
 
 Buffers = tuple[tuple[int, int], ...]
 """Absolute position and size of each buffer of a page."""

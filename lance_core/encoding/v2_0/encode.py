@@ -18,7 +18,7 @@ from lance_core.encoding.options import PageOptions
 from lance_core.encoding.v2_0.packed import bit_width
 from lance_core.encoding.values import VariableValues
 from lance_core.errors import InvalidInputError
-from lance_core.format.array_encoding import (
+from lance_core.format.file.array_encoding import (
     AllNulls,
     Binary,
     Dictionary,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from lance_core.encoding.repdef import Mask
     from lance_core.encoding.values import Bytes, Int64s
-    from lance_core.format.array_encoding import ArrayEncoding
+    from lance_core.format.file.array_encoding import ArrayEncoding
 
 _MAX_ITEMS = 255
 """Items of the dictionary of a page of strings: indices are of 8 bits, and 0 is null."""

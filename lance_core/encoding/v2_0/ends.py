@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lance_core.common.frozen import frozen
 from lance_core.encoding.v2_0.buffers import read_rows
 from lance_core.errors import CorruptDataError
-from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
     from lance_core.encoding.plans import ReadPlan, Rows
     from lance_core.encoding.repdef import Mask
     from lance_core.encoding.v2_0.buffers import Buffers
     from lance_core.encoding.values import Int64s
-    from lance_core.format.array_encoding import Flat
+    from lance_core.format.file.array_encoding import Flat
 
 
 @frozen

@@ -10,7 +10,7 @@ import pyarrow as pa
 from lance_core.encoding.codecs import fastlanes
 from lance_core.encoding.v2_0.buffers import read_rows
 from lance_core.errors import CorruptDataError, UnsupportedError
-from lance_core.format.array_encoding import Flat
+from lance_core.format.file.array_encoding import Flat
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from lance_core.encoding.plans import ReadPlan, Rows
     from lance_core.encoding.v2_0.buffers import Wanted
     from lance_core.encoding.values import Bytes
-    from lance_core.format.array_encoding import Bitpacked, FastLanes, PackedStruct
+    from lance_core.format.file.array_encoding import Bitpacked, FastLanes, PackedStruct
 
 
 def read_bitpacked(encoding: Bitpacked, wanted: Wanted) -> ReadPlan[Bytes]:

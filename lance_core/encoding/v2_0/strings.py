@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from lance_core.encoding.plans import ReadPlan
     from lance_core.encoding.repdef import Mask
     from lance_core.encoding.v2_0.buffers import Wanted
-    from lance_core.format.array_encoding import Binary, FixedSizeBinary, Fsst
+    from lance_core.format.file.array_encoding import Binary, FixedSizeBinary, Fsst
 
 
 def read_binary(encoding: Binary, wanted: Wanted, kind: pa.DataType) -> ReadPlan[pa.Array]:

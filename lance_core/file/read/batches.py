@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from lance_core.file.read.cache import PageCache
     from lance_core.file.read.column import PageSlice
     from lance_core.file.read.column_read import ColumnRead, Job, ReadOptions
-    from lance_core.format.page_layout import MiniBlockLayout
+    from lance_core.format.file.page_layout import MiniBlockLayout
 
 _NOT_YET = pa.nulls(0)
 

@@ -24,7 +24,7 @@ from lance_core.errors import CorruptDataError
 from lance_core.file.container import Parsed
 from lance_core.file.read import strategy
 from lance_core.file.read.page_index import MiniBlockIndex, check_page, join_indexes
-from lance_core.format.page_layout import decode_layout
+from lance_core.format.file.page_layout import decode_layout
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from lance_core.file.read.column import Column, PageSlice
     from lance_core.file.read.field_reader import Opened
     from lance_core.file.read.page_index import JoinedChunks, SparseIndex
-    from lance_core.format.page_layout import PageLayout
+    from lance_core.format.file.page_layout import PageLayout
 
 _COLUMN_BYTES = 1 << 10
 """Bytes of an opened column without its pages: a dozen small objects."""

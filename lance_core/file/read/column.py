@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, NamedTuple, overload
 
 import numpy as np
 
+from lance_core.common.frozen import frozen
 from lance_core.encoding.kernels import aranges
 from lance_core.encoding.plans import extents_of
-from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from lance_core.encoding.leaves import LeafPath
     from lance_core.encoding.plans import Ranges, Rows
     from lance_core.encoding.values import Int64s
-    from lance_core.format.file_metadata import Page
-    from lance_core.format.page_layout import PageLayout
+    from lance_core.format.file.file_metadata import Page
+    from lance_core.format.file.page_layout import PageLayout
 
 
 @frozen

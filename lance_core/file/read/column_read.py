@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from lance_core.common.frozen import frozen
 from lance_core.encoding.plans import ByteRanges, split_rows
 from lance_core.errors import CorruptDataError
 from lance_core.file.read.column import PageSlice, items_of
-from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

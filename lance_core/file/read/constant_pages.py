@@ -9,12 +9,12 @@ from lance_core.encoding.layouts import constant
 from lance_core.encoding.layouts.page import Decoded, to_arrow
 from lance_core.encoding.repdef import Levels
 from lance_core.file.read.column_read import NO_RANGES
-from lance_core.format.page_layout import ConstantLayout
+from lance_core.format.file.page_layout import ConstantLayout
 
 if TYPE_CHECKING:
     from lance_core.encoding.plans import ByteRanges, RangeBuffers
     from lance_core.file.read.column_read import ColumnRead
-    from lance_core.format.page_layout import Layers
+    from lance_core.format.file.page_layout import Layers
 
 
 class ConstantRead(NamedTuple):

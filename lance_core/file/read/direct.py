@@ -17,7 +17,7 @@ from lance_core.encoding.layouts import full_zip
 from lance_core.encoding.plans import ByteRanges
 from lance_core.encoding.repdef import is_list
 from lance_core.encoding.values import FixedValues
-from lance_core.format.page_layout import FullZipLayout
+from lance_core.format.file.page_layout import FullZipLayout
 
 if TYPE_CHECKING:
     from lance_core.encoding.plans import RangeBuffers

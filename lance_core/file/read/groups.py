@@ -25,7 +25,7 @@ from lance_core.file.read import strategy
 from lance_core.file.read.column import items_of
 from lance_core.file.read.column_read import NO_RANGES
 from lance_core.file.read.page_index import PageRead, decode_sparse_index, mini_block_layout, values_slice
-from lance_core.format.page_layout import ConstantLayout, FullZipLayout, MiniBlockLayout, SparseLayout
+from lance_core.format.file.page_layout import ConstantLayout, FullZipLayout, MiniBlockLayout, SparseLayout
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

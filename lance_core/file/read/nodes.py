@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import pyarrow as pa
 
+from lance_core.common.frozen import frozen
 from lance_core.encoding.arrow_values import binary_to_json
 from lance_core.encoding.kernels import aranges
 from lance_core.encoding.leaves import pick_packed
@@ -18,7 +19,6 @@ from lance_core.errors import CorruptDataError, UnsupportedError
 from lance_core.file.read.strategy import GUESSED_STRING_BYTES
 from lance_core.format.blobs import is_described
 from lance_core.format.schema import BLOB_KEY, JSON
-from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
     from lance_core.encoding.plans import Plan, ReadPlan, Rows

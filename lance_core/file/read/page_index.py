@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from lance_core.common.frozen import frozen
 from lance_core.encoding.arrow_values import buffer_view, join_values, num_bytes_of, own_values
 from lance_core.encoding.kernels import starts_of
 from lance_core.encoding.layouts import chunk_table, full_zip, mini_block, sparse
 from lance_core.encoding.layouts.chunk_table import PageWords, join_tables
 from lance_core.errors import CorruptDataError
-from lance_core.format.page_layout import ConstantLayout, FullZipLayout, MiniBlockLayout, SparseLayout
-from lance_core.frozen import frozen
+from lance_core.format.file.page_layout import ConstantLayout, FullZipLayout, MiniBlockLayout, SparseLayout
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from lance_core.encoding.plans import Ranges
     from lance_core.encoding.values import Bytes, Int64s, Values
     from lance_core.file.read.column import PageSlice
-    from lance_core.format.page_layout import PageLayout
+    from lance_core.format.file.page_layout import PageLayout
 
 
 @frozen

@@ -24,7 +24,7 @@ from lance_core.file.read.field_reader import pick_joined, selected_rows
 from lance_core.file.read.groups import group_jobs
 from lance_core.file.read.page_index import PageRead, decode_indexes, index_ranges
 from lance_core.file.read.scalar import ScalarJob
-from lance_core.format.page_layout import MiniBlockLayout
+from lance_core.format.file.page_layout import MiniBlockLayout
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -23,8 +23,8 @@ from lance_core.file.read.plan import LeavesField, plan_dictionary, plan_ranges,
 from lance_core.file.read.several_files import Wanted
 from lance_core.file.read.v2_1 import ContentV21
 from lance_core.file.source import FileBytes
-from lance_core.format.file_version import decode_footer_version
-from lance_core.format.footer import decode_version
+from lance_core.format.file.file_version import decode_footer_version
+from lance_core.format.file.footer import decode_version
 from lance_core.store.io_coroutines import finished
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
+from lance_core.common.frozen import frozen
 from lance_core.encoding import registry
 from lance_core.encoding.layouts import full_zip, mini_block
 from lance_core.encoding.layouts.scalar_arrays import shape_of_items
@@ -19,8 +20,7 @@ from lance_core.encoding.layouts.scalar_values import ScalarReader, look_up, sca
 from lance_core.encoding.leaves import is_list_field
 from lance_core.encoding.repdef import is_list
 from lance_core.file.read.cache import cells_in, chunks_in
-from lance_core.format.page_layout import ConstantLayout, FullZipLayout, Layer, MiniBlockLayout
-from lance_core.frozen import frozen
+from lance_core.format.file.page_layout import ConstantLayout, FullZipLayout, Layer, MiniBlockLayout
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from lance_core.file.read.column import Column
     from lance_core.file.read.column_read import ColumnRead
     from lance_core.file.read.page_index import MiniBlockIndex
-    from lance_core.format.page_layout import Layers
+    from lance_core.format.file.page_layout import Layers
 
 
 _WHOLE = -1

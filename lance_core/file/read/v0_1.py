@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from lance_core.common.frozen import frozen
+from lance_core.common.limits import check_limit
 from lance_core.encoding.kernels import distinct, starts_of
 from lance_core.encoding.plans import together
 from lance_core.encoding.v0_1.dictionaries import dictionary_of
@@ -21,8 +23,7 @@ from lance_core.encoding.v2_0.nesting import LIST_TYPES
 from lance_core.errors import CorruptDataError, InvalidInputError, UnsupportedError
 from lance_core.file.file_layout import ColumnSummary, FileLayout, PageSummary, fields_with_columns
 from lance_core.file.read.nodes import open_field
-from lance_core.format.legacy_dictionaries import is_legacy_dictionary
-from lance_core.format.legacy_file import (
+from lance_core.format.file.legacy_file import (
     SIZE_BYTES,
     decode_legacy_footer,
     decode_legacy_metadata,
@@ -30,8 +31,7 @@ from lance_core.format.legacy_file import (
     decode_page_table,
     decode_size,
 )
-from lance_core.frozen import frozen
-from lance_core.limits import check_limit
+from lance_core.format.table.legacy_dictionaries import is_legacy_dictionary
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from lance_core.file.read.field_reader import FieldReader
     from lance_core.file.source import FileBytes
     from lance_core.format.dictionary_values import LegacyDictionary
-    from lance_core.format.legacy_file import LegacyStatistics
+    from lance_core.format.file.legacy_file import LegacyStatistics
     from lance_core.format.schema import Field, Schema
 
 

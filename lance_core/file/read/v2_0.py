@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from lance_core.common.frozen import frozen
 from lance_core.encoding.arrow_values import pack_bits
 from lance_core.encoding.kernels import starts_of
 from lance_core.encoding.leaves import packed_kind
@@ -21,9 +22,8 @@ from lance_core.encoding.v2_0.ends import Spans, read_ends
 from lance_core.errors import CorruptDataError, InvalidInputError
 from lance_core.file.file_layout import field_of_column, fields_with_columns
 from lance_core.file.read.nodes import open_field
-from lance_core.format.array_encoding import Dictionary, ListOffsets, decode_array_encoding
-from lance_core.format.notation import notation
-from lance_core.frozen import frozen
+from lance_core.format.file.array_encoding import Dictionary, ListOffsets, decode_array_encoding
+from lance_core.format.file.notation import notation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from lance_core.file.file_layout import FileLayout
     from lance_core.file.read.cache import FileCache, PageCache
     from lance_core.file.read.field_reader import FieldReader
-    from lance_core.format.array_encoding import ArrayEncoding
-    from lance_core.format.file_metadata import Page
+    from lance_core.format.file.array_encoding import ArrayEncoding
+    from lance_core.format.file.file_metadata import Page
     from lance_core.format.schema import Field, Schema
 
 

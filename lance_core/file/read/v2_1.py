@@ -10,8 +10,8 @@ from lance_core.file.file_layout import field_of_column, fields_with_columns
 from lance_core.file.read.column import Column
 from lance_core.file.read.field_shapes import shapes_of
 from lance_core.file.read.plan import LeavesField
-from lance_core.format.notation import notation
-from lance_core.format.page_layout import decode_layout
+from lance_core.format.file.notation import notation
+from lance_core.format.file.page_layout import decode_layout
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from lance_core.file.read.cache import FileCache, PageCache
     from lance_core.file.read.field_reader import FieldReader
     from lance_core.file.read.field_shapes import FieldShape
-    from lance_core.format.file_metadata import Page
+    from lance_core.format.file.file_metadata import Page
     from lance_core.format.schema import Schema
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from lance_core.errors import CorruptDataError
 from lance_core.file.container import Container
-from lance_core.format.blob_checksums import decode_blob_sums
+from lance_core.format.file.blob_checksums import decode_blob_sums
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from lance_core.file.source import FileBytes
-    from lance_core.format.blob_checksums import BlobSums
+    from lance_core.format.file.blob_checksums import BlobSums
     from lance_core.store.base import ObjectReader
 
 _PART_BYTES = 1 << 25

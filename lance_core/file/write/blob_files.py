@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import pyarrow as pa
 
+from lance_core.common.frozen import frozen
 from lance_core.encoding.arrow_values import buffer_view, null_mask, pack_bits
 from lance_core.encoding.kernels import gather, join_ranges, starts_of
 from lance_core.errors import InvalidInputError, UnsupportedError
-from lance_core.format.blob_checksums import BLOB_BLOCK_SIZE, encode_blob_sums
 from lance_core.format.blobs import (
     DEDICATED_THRESHOLD_KEY,
     DEFAULT_DEDICATED_BYTES,
@@ -22,9 +22,9 @@ from lance_core.format.blobs import (
     described,
     threshold,
 )
-from lance_core.format.checksums import RunningSums
-from lance_core.format.file_metadata import PAD_BYTE, PAGE_ALIGNMENT
-from lance_core.frozen import frozen
+from lance_core.format.file.blob_checksums import BLOB_BLOCK_SIZE, encode_blob_sums
+from lance_core.format.file.checksums import RunningSums
+from lance_core.format.file.file_metadata import PAD_BYTE, PAGE_ALIGNMENT
 
 if TYPE_CHECKING:
     from collections.abc import Callable

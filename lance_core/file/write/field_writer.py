@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import pyarrow as pa
 
+from lance_core.common.frozen import frozen
 from lance_core.encoding.arrow_values import as_type, without_views
 from lance_core.errors import InvalidInputError
-from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Callable

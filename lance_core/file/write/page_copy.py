@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lance_core.common.frozen import frozen
 from lance_core.errors import CorruptDataError, LanceError
 from lance_core.file.container import Container
 from lance_core.file.source import FileBytes
-from lance_core.format.file_version import decode_footer_version
-from lance_core.format.footer import decode_version
-from lance_core.frozen import frozen
+from lance_core.format.file.file_version import decode_footer_version
+from lance_core.format.file.footer import decode_version
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from lance_core.encoding.plans import Ranges
     from lance_core.encoding.values import Bytes
     from lance_core.file.write.writer import DataFileWriter
-    from lance_core.format.file_metadata import Page
+    from lance_core.format.file.file_metadata import Page
     from lance_core.store.base import ObjectReader
 
 

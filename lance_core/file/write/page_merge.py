@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from lance_core.common.frozen import frozen
 from lance_core.encoding.arrow_values import mask_array, settled
 from lance_core.encoding.dictionary_encoded import DictionaryEncoded
 from lance_core.encoding.kernels import empty, starts_of
@@ -28,10 +29,9 @@ from lance_core.file.read.plan import plan_column
 from lance_core.file.source import FileBytes
 from lance_core.file.write.page_copy import read_pages
 from lance_core.file.write.writer import PAGE_BYTES, rows_of_vectors
-from lance_core.format.file_metadata import PAGE_ALIGNMENT, Page
-from lance_core.format.page_layout import encode_layout
+from lance_core.format.file.file_metadata import PAGE_ALIGNMENT, Page
+from lance_core.format.file.page_layout import encode_layout
 from lance_core.format.schema import JSON, arrow_type_of
-from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -2,7 +2,7 @@
 
 The format has no place for nulls but in strings, where null and empty are the same. pylance 14.0.2 writes zeros for
 other nulls and reads empty strings as nulls without a word; here both are refused, so that what is read is what was
-written. Layout and messages are described in `lance_core.format.legacy_file`.
+written. Layout and messages are described in `lance_core.format.file.legacy_file`.
 """
 
 from __future__ import annotations
@@ -26,9 +26,8 @@ from lance_core.encoding.v2_0.packed import bit_width
 from lance_core.encoding.values import VariableValues
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.file.write.field_writer import RowGroups, WrittenDataFile, fit_arrays
-from lance_core.format.checksums import RunningSums, align, encode_place, encode_sums, sums_size
-from lance_core.format.legacy_dictionaries import place_dictionaries, with_values
-from lance_core.format.legacy_file import (
+from lance_core.format.file.checksums import RunningSums, align, encode_place, encode_sums, sums_size
+from lance_core.format.file.legacy_file import (
     LEGACY_FOOTER_SIZE,
     encode_legacy_footer,
     encode_legacy_metadata,
@@ -38,6 +37,7 @@ from lance_core.format.legacy_file import (
     with_encodings,
 )
 from lance_core.format.schema import JSON, Schema
+from lance_core.format.table.legacy_dictionaries import place_dictionaries, with_values
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

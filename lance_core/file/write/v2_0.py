@@ -19,9 +19,9 @@ from lance_core.encoding.v2_0.encode import PageBuffers, encode_ends, encode_pac
 from lance_core.encoding.v2_0.nesting import LIST_TYPES
 from lance_core.encoding.v2_0.packed import bit_width
 from lance_core.errors import InvalidInputError, UnsupportedError
-from lance_core.format.array_encoding import StructHeader, encode_array_encoding
 from lance_core.format.blobs import is_second_version
-from lance_core.format.file_metadata import Page, encode_column
+from lance_core.format.file.array_encoding import StructHeader, encode_array_encoding
+from lance_core.format.file.file_metadata import Page, encode_column
 from lance_core.format.schema import BLOB_KEY, JSON, logical_type_of
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from lance_core.encoding.options import PageOptions
     from lance_core.encoding.values import Bytes
     from lance_core.file.write.field_writer import Put
-    from lance_core.format.array_encoding import ArrayEncoding
+    from lance_core.format.file.array_encoding import ArrayEncoding
     from lance_core.format.schema import Field
 
 _PACKED_KEY = "lance-encoding:packed"

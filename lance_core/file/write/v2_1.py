@@ -10,8 +10,8 @@ from lance_core.encoding.pages import encode_blobs, encode_leaf, encode_shredded
 from lance_core.encoding.profiles import DEFAULT_PROFILE
 from lance_core.file.write.blob_files import check_blobs, place_blobs, put_blobs
 from lance_core.format.blobs import is_second_version
-from lance_core.format.file_metadata import Page, encode_column
-from lance_core.format.page_layout import encode_layout
+from lance_core.format.file.file_metadata import Page, encode_column
+from lance_core.format.file.page_layout import encode_layout
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

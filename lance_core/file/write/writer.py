@@ -20,12 +20,12 @@ from lance_core.file.write.field_writer import WrittenDataFile, fit_arrays
 from lance_core.file.write.together import encode_together, num_bytes_of
 from lance_core.file.write.v2_1 import FieldWriterV21
 from lance_core.format.blobs import file_schema
-from lance_core.format.checksums import RunningSums, align, encode_sums, sums_size
-from lance_core.format.file_metadata import PAD_BYTE, PAGE_ALIGNMENT, Page, encode_descriptor
-from lance_core.format.file_version import LEGACY_FILE_VERSION, check_writable, resolve_version
-from lance_core.format.footer import ENTRY_SIZE, FOOTER_SIZE, Footer, encode_footer, encode_table
+from lance_core.format.file.checksums import RunningSums, align, encode_sums, sums_size
+from lance_core.format.file.file_metadata import PAD_BYTE, PAGE_ALIGNMENT, Page, encode_descriptor
+from lance_core.format.file.file_version import LEGACY_FILE_VERSION, check_writable, resolve_version
+from lance_core.format.file.footer import ENTRY_SIZE, FOOTER_SIZE, Footer, encode_footer, encode_table
+from lance_core.format.file.type_support import check_writable_types
 from lance_core.format.schema import Schema
-from lance_core.format.type_support import check_writable_types
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from lance_core.file.write.blob_files import BlobPlaces
     from lance_core.file.write.field_writer import FieldWriter, RowGroups
     from lance_core.file.write.v0_1 import DataFileWriterV01
-    from lance_core.format.file_version import FileVersion
+    from lance_core.format.file.file_version import FileVersion
     from lance_core.store.base import ObjectWriter
 
 PAGE_BYTES = 8 << 20

@@ -13,14 +13,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lance_core.frozen import frozen
+from lance_core.common.frozen import frozen
 from lance_core.index.text.characters import alphanumeric, fold, lower, not_space, stop_words
 from lance_core.sql.kernels import pc
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from lance_core.format.inverted_index import TextOptions
+    from lance_core.format.index.inverted_index import TextOptions
 
 Int64s: TypeAlias = npt.NDArray[np.int64]
 UInt8s: TypeAlias = npt.NDArray[np.uint8]

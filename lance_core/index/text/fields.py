@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from lance_core.frozen import frozen
+from lance_core.common.frozen import frozen
 from lance_core.index.text.score import K1, B, Corpus
 
 if TYPE_CHECKING:

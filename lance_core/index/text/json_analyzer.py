@@ -20,7 +20,7 @@ from lance_core.index.text.analyzer import Analyzer, Tokens
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lance_core.format.inverted_index import TextOptions
+    from lance_core.format.index.inverted_index import TextOptions
 
 _TYPES = ("str", "number", "bool", "null")
 

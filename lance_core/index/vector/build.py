@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import pyarrow as pa
 
-from lance_core.format.vector_index import (
+from lance_core.format.index.vector_index import (
     CODEBOOK_BUFFER,
     FLAT_KEY,
     INDEX_KEY,

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lance_core.format.vector_index import FLAT_COLUMN, PQ_COLUMN, SQ_COLUMN, SQ_LEVELS
+from lance_core.format.index.vector_index import FLAT_COLUMN, PQ_COLUMN, SQ_COLUMN, SQ_LEVELS
 from lance_core.index.vector.comparisons import (
     EntryComparison,
     FlatComparison,

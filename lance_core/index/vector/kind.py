@@ -1,6 +1,6 @@
 """Vector indices: the kind of index that finds the nearest vectors, mostly.
 
-The layout of the files is described in `lance_core.format.vector_index`.
+The layout of the files is described in `lance_core.format.index.vector_index`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lance_core.errors import UnsupportedError
-from lance_core.format.vector_index import TYPE_URL, VERSION, encode_details
+from lance_core.format.index.vector_index import TYPE_URL, VERSION, encode_details
 from lance_core.index.protocol import MODEL, SegmentContent
 from lance_core.index.vector.build import PartitionedRows, add_fragments, add_segment
 from lance_core.index.vector.codes import ProductCodes, ScalarCodes

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
+from lance_core.common.frozen import frozen
 from lance_core.errors import CorruptDataError, NotFoundError, UnsupportedError
-from lance_core.format.vector_index import (
+from lance_core.format.index.vector_index import (
     CODEBOOK_BUFFER,
     INDEX_KEY,
     IVF_BUFFER,
@@ -27,7 +28,6 @@ from lance_core.format.vector_index import (
     decode_partitions,
     decode_tensor,
 )
-from lance_core.frozen import frozen
 from lance_core.index.cache import BoundedCache
 from lance_core.index.files import read_ranges
 from lance_core.index.protocol import MODEL
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from lance_core.file.read.reader import DataFileReader
-    from lance_core.format.vector_index import Partitions
+    from lance_core.format.index.vector_index import Partitions
     from lance_core.index.answer import RowAnswer
     from lance_core.index.column import IndexedColumn
     from lance_core.index.files import SegmentFiles

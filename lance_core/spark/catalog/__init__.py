@@ -15,7 +15,7 @@ from pyspark.errors import PySparkException
 from lance_core.errors import UnsupportedError
 from lance_core.spark.catalog_source import CatalogSource
 from lance_core.spark.planner import compile_class
-from lance_core.spark.sql_changes import RUN_AGAIN
+from lance_core.spark.writing.sql_changes import RUN_AGAIN
 from lance_core.table.runtime import commit_timeout_s
 
 if TYPE_CHECKING:

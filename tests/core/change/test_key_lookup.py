@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import lance_core
-from lance_core.change import key_lookup, merge_match
+from lance_core.change.merging import key_lookup, merge_match
 from lance_core.file.read.reader import DataFileReader
 
 ROWS = 4000

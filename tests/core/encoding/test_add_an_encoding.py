@@ -10,15 +10,15 @@ import pytest
 # --- the toy begins
 import lance_core
 from lance_core._proto import encodings_v2_1_pb2 as pb
-from lance_core.describe import describe
+from lance_core.common.frozen import frozen
 from lance_core.encoding import registry
 from lance_core.encoding.codecs import flat
 from lance_core.encoding.codecs.codec import Codec, Scalar
 from lance_core.encoding.kernels import chunk_counts
 from lance_core.encoding.values import FixedValues
-from lance_core.format.encodings import MESSAGES, Encoding, Flat, Message
-from lance_core.format.page_layout import decode_layout
-from lance_core.frozen import frozen
+from lance_core.format.file.encodings import MESSAGES, Encoding, Flat, Message
+from lance_core.format.file.page_layout import decode_layout
+from lance_core.reports.describe import describe
 
 
 @frozen

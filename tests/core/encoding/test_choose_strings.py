@@ -9,7 +9,7 @@ from lance_core.encoding.codecs import fsst, general, variable
 from lance_core.encoding.kernels import chunk_counts
 from lance_core.encoding.options import PageOptions
 from lance_core.encoding.values import VariableValues
-from lance_core.format.encodings import Compression, Fsst, General, Variable
+from lance_core.format.file.encodings import Compression, Fsst, General, Variable
 
 WORDS = ["connection", "accepted", "from", "worker", "timeout", "retry", "queue", "flushed", "error", "user"]
 PHRASES = [

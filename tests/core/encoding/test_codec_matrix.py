@@ -6,9 +6,9 @@ import pyarrow.compute as pc
 import pytest
 
 import lance_core
-from lance_core.describe import describe
 from lance_core.encoding import registry
-from lance_core.format import encodings
+from lance_core.format.file import encodings
+from lance_core.reports.describe import describe
 
 RNG = np.random.default_rng(12)
 SIZES = [1, 3, 1500, 9000]

@@ -6,7 +6,7 @@ import pytest
 from lance_core.encoding.leaves import leaf_paths
 from lance_core.encoding.options import PageOptions, page_options
 from lance_core.errors import InvalidInputError
-from lance_core.format.encodings import Compression
+from lance_core.format.file.encodings import Compression
 from lance_core.format.schema import Schema
 
 

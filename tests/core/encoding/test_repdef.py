@@ -18,7 +18,7 @@ from lance_core.encoding.repdef import (
     widen,
 )
 from lance_core.errors import CorruptDataError, InvalidInputError
-from lance_core.format.page_layout import Layer
+from lance_core.format.file.page_layout import Layer
 from lance_core.format.schema import Schema
 
 LISTS = (Layer.NULLABLE_ITEM, Layer.NULL_AND_EMPTY_LIST, Layer.ALL_VALID_ITEM)

@@ -7,8 +7,8 @@ import pytest
 from lance_core.errors import CorruptDataError
 from lance_core.file import integrity
 from lance_core.file.read.reader import DataFileReader
-from lance_core.format.checksums import SMALLEST_BLOCK as BLOCK_SIZE
-from lance_core.format.checksums import crc32, join_sums
+from lance_core.format.file.checksums import SMALLEST_BLOCK as BLOCK_SIZE
+from lance_core.format.file.checksums import crc32, join_sums
 from lance_core.store.local import LocalReader
 
 RUN = 64

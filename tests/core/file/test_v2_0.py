@@ -7,8 +7,8 @@ import pytest
 from lance_core.errors import CorruptDataError, InvalidInputError, LanceError, UnsupportedError
 from lance_core.file.read.reader import DataFileReader
 from lance_core.file.write.writer import DataFileWriter, check_schema
-from lance_core.format.array_encoding import AllNulls, Binary, Dictionary, decode_array_encoding
-from lance_core.format.file_metadata import decode_column
+from lance_core.format.file.array_encoding import AllNulls, Binary, Dictionary, decode_array_encoding
+from lance_core.format.file.file_metadata import decode_column
 from lance_core.format.schema import Schema
 
 RNG = np.random.default_rng(3)

@@ -7,7 +7,7 @@ from lance_core._proto import encodings_v2_1_pb2 as pb
 from lance_core._proto import encodings_v2_3_pb2 as pb23
 from lance_core._proto import file2_pb2
 from lance_core.errors import CorruptDataError, InvalidInputError, UnsupportedError
-from lance_core.format.encodings import (
+from lance_core.format.file.encodings import (
     ByteStreamSplit,
     Compression,
     Constant,
@@ -22,10 +22,16 @@ from lance_core.format.encodings import (
     decode_encoding,
     encode_encoding,
 )
-from lance_core.format.file_metadata import Page, decode_column, decode_descriptor, encode_column, encode_descriptor
-from lance_core.format.file_version import check_writable, decode_footer_version, resolve_version
-from lance_core.format.footer import Footer, decode_footer, decode_table, encode_footer, encode_table
-from lance_core.format.page_layout import (
+from lance_core.format.file.file_metadata import (
+    Page,
+    decode_column,
+    decode_descriptor,
+    encode_column,
+    encode_descriptor,
+)
+from lance_core.format.file.file_version import check_writable, decode_footer_version, resolve_version
+from lance_core.format.file.footer import Footer, decode_footer, decode_table, encode_footer, encode_table
+from lance_core.format.file.page_layout import (
     ConstantLayout,
     FullZipLayout,
     Layer,

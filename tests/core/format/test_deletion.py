@@ -6,9 +6,9 @@ import pytest
 from pyroaring import BitMap
 
 from lance_core.errors import CorruptDataError
-from lance_core.format.checksums import MAGIC
-from lance_core.format.deletion import bitmap_from_numpy, bitmap_to_numpy, decode_deletions, encode_deletions
-from lance_core.format.fragment import DeletionFile, DeletionFileType
+from lance_core.format.file.checksums import MAGIC
+from lance_core.format.table.deletion import bitmap_from_numpy, bitmap_to_numpy, decode_deletions, encode_deletions
+from lance_core.format.table.fragment import DeletionFile, DeletionFileType
 
 ARROW = DeletionFile(file_type=DeletionFileType.ARROW_ARRAY, read_version=1, id=1, num_deleted_rows=3)
 ROWS = pa.field("row_id", pa.uint32(), nullable=False)

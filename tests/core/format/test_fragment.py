@@ -6,7 +6,7 @@ import pytest
 
 from lance_core._proto import table_pb2
 from lance_core.errors import CorruptDataError, UnsupportedError
-from lance_core.format.fragment import (
+from lance_core.format.table.fragment import (
     DataFile,
     DeletionFile,
     DeletionFileType,
@@ -16,7 +16,7 @@ from lance_core.format.fragment import (
     decode_fragment,
     encode_fragment,
 )
-from lance_core.format.fragment_list import FragmentList
+from lance_core.format.table.fragment_list import FragmentList
 
 FILE = DataFile(
     path="a.lance",
@@ -139,7 +139,7 @@ def test_a_long_row_of_changes_keeps_the_bytes_of_what_did_not_change():
 def test_what_an_append_adds_is_counted_without_a_new_look_at_the_rest(monkeypatch):
     fragments = FragmentList.of([fragment(number) for number in range(10)])
     assert fragments.highest_id == 9
-    monkeypatch.setattr("lance_core.format.fragment_numbers.scan", None)
+    monkeypatch.setattr("lance_core.format.table.fragment_numbers.scan", None)
     longer = fragments.replaced(added=[fragment(11, deleted=3)]).replaced(added=[fragment(12)])
     assert (longer.highest_id, longer.has_deletions, fragments.has_deletions) == (12, True, False)
     assert longer.ids.tolist() == [*range(10), 11, 12]

@@ -3,8 +3,8 @@ from pyroaring import BitMap
 
 from lance_core._proto import table_pb2, vector_pb2
 from lance_core.errors import CorruptDataError
-from lance_core.format.index_metadata import decode_index_section, encode_index_section, with_changed_coverage
-from lance_core.format.vector_index import decode_details
+from lance_core.format.index.vector_index import decode_details
+from lance_core.format.table.index_metadata import decode_index_section, encode_index_section, with_changed_coverage
 
 UNKNOWN_FIELD = b"\xfa\x07\x03abc"  # field 127
 

@@ -9,23 +9,23 @@ import pytest
 
 from lance_core._proto import table_pb2
 from lance_core.errors import CorruptDataError, LanceError, UnsupportedError
-from lance_core.format import manifest as manifest_module
-from lance_core.format.base_path import BasePath
 from lance_core.format.dictionary_values import LegacyDictionary
-from lance_core.format.feature_flags import Feature
-from lance_core.format.fragment import DataFile, Fragment, encode_fragment
-from lance_core.format.fragment_list import FragmentList
-from lance_core.format.legacy_dictionaries import with_values
-from lance_core.format.manifest import (
+from lance_core.format.schema import Schema, decode_fields
+from lance_core.format.table import manifest as manifest_module
+from lance_core.format.table.base_path import BasePath
+from lance_core.format.table.feature_flags import Feature
+from lance_core.format.table.fragment import DataFile, Fragment, encode_fragment
+from lance_core.format.table.fragment_list import FragmentList
+from lance_core.format.table.legacy_dictionaries import with_values
+from lance_core.format.table.manifest import (
     MAX_INLINE_TRANSACTION_SIZE,
     Manifest,
     decode_manifest_file,
     encode_manifest_pieces,
     with_transaction,
 )
-from lance_core.format.operations import Append, Delete
-from lance_core.format.schema import Schema, decode_fields
-from lance_core.format.transaction import Transaction, encode_transaction, encode_transaction_file
+from lance_core.format.table.operations import Append, Delete
+from lance_core.format.table.transaction import Transaction, encode_transaction, encode_transaction_file
 
 SCHEMA = Schema.from_arrow(pa.schema([pa.field("a", pa.int64()), pa.field("b", pa.list_(pa.string()))], {"k": "v"}))
 FILE = DataFile(path="a.lance", fields=(0,), column_indices=(0,), file_major_version=2, file_minor_version=2)

@@ -1,8 +1,8 @@
 import pytest
 
 from lance_core.errors import CorruptDataError
-from lance_core.format.fragment import DataFile, DeletionFile, DeletionFileType
-from lance_core.format.paths import (
+from lance_core.format.table.fragment import DataFile, DeletionFile, DeletionFileType
+from lance_core.format.table.paths import (
     ManifestName,
     ManifestNaming,
     data_file_path,

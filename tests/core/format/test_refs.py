@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 import pytest
 
 from lance_core.errors import CorruptDataError, InvalidInputError
-from lance_core.format.refs import (
+from lance_core.format.table.refs import (
     Branch,
     Tag,
     check_branch_name,

@@ -3,7 +3,7 @@ import pytest
 
 from lance_core._proto import rowids_pb2
 from lance_core.errors import CorruptDataError
-from lance_core.format.row_ids import (
+from lance_core.format.table.row_ids import (
     decode_row_ids,
     decode_row_versions,
     encode_row_id_range,

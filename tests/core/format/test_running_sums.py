@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from lance_core.format import checksums
-from lance_core.format.checksums import RunningSums, crc32
+from lance_core.format.file import checksums
+from lance_core.format.file.checksums import RunningSums, crc32
 
 RNG = np.random.default_rng(5)
 

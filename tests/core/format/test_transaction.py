@@ -3,11 +3,12 @@ import pytest
 
 from lance_core._proto import table_pb2, transaction_pb2
 from lance_core.errors import CorruptDataError, UnsupportedError
-from lance_core.format.base_path import BasePath
-from lance_core.format.bitmap import encode_bitmap
-from lance_core.format.fragment import DataFile, Fragment
-from lance_core.format.index_metadata import IndexMetadata, RewrittenIndex
-from lance_core.format.operations import (
+from lance_core.format.schema import Schema
+from lance_core.format.table.base_path import BasePath
+from lance_core.format.table.bitmap import encode_bitmap
+from lance_core.format.table.fragment import DataFile, Fragment
+from lance_core.format.table.index_metadata import IndexMetadata, RewrittenIndex
+from lance_core.format.table.operations import (
     Append,
     Clone,
     CreateIndex,
@@ -30,8 +31,7 @@ from lance_core.format.operations import (
     UpdateMemWalState,
     UpdateMode,
 )
-from lance_core.format.schema import Schema
-from lance_core.format.transaction import Transaction, decode_transaction, encode_transaction
+from lance_core.format.table.transaction import Transaction, decode_transaction, encode_transaction
 
 SCHEMA = Schema.from_arrow(pa.schema([pa.field("a", pa.int64())], {"k": "v"}))
 FILE = DataFile(path="a.lance", fields=(0,), column_indices=(0,), file_major_version=2, file_minor_version=2)

@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 
 import lance_core
-from lance_core.format.bloom_filter import filter_bytes, hash_values, is_crowded, make_filter, union
-from lance_core.index import bloom_build
+from lance_core.format.index.bloom_filter import filter_bytes, hash_values, is_crowded, make_filter, union
+from lance_core.index.scalar import bloom_build
 
 ITEMS = 100
 

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 
 import lance_core
 from lance_core.errors import CorruptDataError, InvalidInputError, NotFoundError, UnsupportedError
-from lance_core.format.btree import PAGE_FILE
-from lance_core.index import bitmap, btree
-from lance_core.index.btree import BTREE
-from lance_core.index.btree_pages import PageCache
+from lance_core.format.index.btree import PAGE_FILE
 from lance_core.index.column import find_column
 from lance_core.index.files import SegmentFiles
 from lance_core.index.order import sort_keys
 from lance_core.index.protocol import SegmentTarget
+from lance_core.index.scalar import bitmap, btree
+from lance_core.index.scalar.btree import BTREE
+from lance_core.index.scalar.btree_pages import PageCache
 from lance_core.sql.pruning import Comparison, IsNull, Membership, Prefix
 from lance_core.store.local import LocalStore
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import lance_core
-from lance_core.format.row_sets import (
+from lance_core.format.index.row_sets import (
     decode_row_set,
     decode_row_treemap,
     encode_row_set,
@@ -103,14 +103,14 @@ def test_indices_that_do_not_fit_in_memory_are_the_same(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("kind", VALUES)
 def test_segments_of_a_b_tree_are_merged_some_rows_at_a_time(tmp_path, monkeypatch, kind):
-    monkeypatch.setattr("lance_core.index.btree._LEAST_BATCH_ROWS", 300)
-    monkeypatch.setattr("lance_core.index.btree._BATCH_ROWS", 300)
+    monkeypatch.setattr("lance_core.index.scalar.btree._LEAST_BATCH_ROWS", 300)
+    monkeypatch.setattr("lance_core.index.scalar.btree._BATCH_ROWS", 300)
     table = lance_core.write_dataset(pa.table({"v": VALUES[kind].slice(0, 1500)}), tmp_path / "t")
     table.create_scalar_index("v", "BTREE")
     for start, end in ((1500, 1500), (3000, 2000)):
         table = lance_core.write_dataset(pa.table({"v": VALUES[kind].slice(start, end)}), table.uri, mode="append")
         table.optimize.optimize_indices(num_indices_to_merge=0)
-    monkeypatch.setattr("lance_core.index.btree_build.ExternalSort", None)
+    monkeypatch.setattr("lance_core.index.scalar.btree_build.ExternalSort", None)
     assert table.optimize.optimize_indices(num_indices_to_merge=3) == ["v_idx"]
     monkeypatch.undo()
     merged = list(index_files(table, "v_idx"))

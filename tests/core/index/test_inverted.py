@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 import lance_core
 from lance_core.errors import CorruptDataError, InvalidInputError
-from lance_core.format.fst import Fst
-from lance_core.format.inverted_index import TextOptions
-from lance_core.format.posting_blocks import (
+from lance_core.format.index.fst import Fst
+from lance_core.format.index.inverted_index import TextOptions
+from lance_core.format.index.posting_blocks import (
     decode_positions,
     decode_postings,
     encode_positions,
@@ -20,9 +20,9 @@ from lance_core.format.posting_blocks import (
     unpack,
     varints,
 )
-from lance_core.index import inverted_partition
-from lance_core.index.inverted_words import NearPattern, near_words
+from lance_core.index.text import inverted_partition
 from lance_core.index.text.analyzer import Analyzer
+from lance_core.index.text.inverted_words import NearPattern, near_words
 from lance_core.query import BooleanQuery, FullTextOperator, MatchQuery, MultiMatchQuery, Occur, PhraseQuery
 
 SCORE = b"\0\0\0\0"

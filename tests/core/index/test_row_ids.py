@@ -12,13 +12,13 @@ import pytest
 
 import lance_core
 from lance_core.change.retries import commit_options, commit_work
-from lance_core.format.btree import TYPE_URL
-from lance_core.format.index_metadata import IndexFields, make_index
-from lance_core.format.operations import CreateIndex
-from lance_core.index.btree_build import write_btree
+from lance_core.format.index.btree import TYPE_URL
+from lance_core.format.table.index_metadata import IndexFields, make_index
+from lance_core.format.table.operations import CreateIndex
 from lance_core.index.column import column_to_index
 from lance_core.index.files import SegmentFiles
 from lance_core.index.protocol import SegmentTarget
+from lance_core.index.scalar.btree_build import write_btree
 
 
 @dataclass

@@ -5,7 +5,7 @@ import pytest
 
 import lance_core
 import lance_core.sql.parse
-from lance_core.index.btree_pages import PageCache
+from lance_core.index.scalar.btree_pages import PageCache
 
 
 @pytest.fixture

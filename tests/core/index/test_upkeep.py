@@ -9,9 +9,9 @@ import pytest
 import lance_core
 from lance_core.change.index_upkeep import plan_extension
 from lance_core.errors import CorruptDataError, InvalidInputError
-from lance_core.format.fragment import Fragment
-from lance_core.format.fragment_list import FragmentList
-from lance_core.format.index_metadata import IndexFields, make_index
+from lance_core.format.table.fragment import Fragment
+from lance_core.format.table.fragment_list import FragmentList
+from lance_core.format.table.index_metadata import IndexFields, make_index
 
 
 def rows(start, count=100):

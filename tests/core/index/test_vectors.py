@@ -11,7 +11,7 @@ from lance_core.index.vector import segment
 from lance_core.index.vector.distances import pair_distances
 from lance_core.index.vector.kmeans import nearest_centroids, train_centroids
 from lance_core.index.vector.top_rows import ExactSearch, TopRows
-from lance_core.spark.nearest import search_batches
+from lance_core.spark.functions.nearest import search_batches
 from lance_core.vector import measure_recall
 
 

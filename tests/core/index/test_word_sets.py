@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lance_core.format.fst import Fst
-from lance_core.format.fst_build import encode_fst
-from lance_core.index.inverted_words import ColumnWords, NearPattern, TransducerWords
+from lance_core.format.index.fst import Fst
+from lance_core.format.index.fst_build import encode_fst
+from lance_core.index.text.inverted_words import ColumnWords, NearPattern, TransducerWords
 
 WORDS = sorted(["", "fox", "foxes", "fax", "fix", "dog", "straße", "日本", "日曜"])
 

@@ -12,8 +12,8 @@ import pytest
 
 import lance_core
 from lance_core.change.retries import commit_options, commit_work
-from lance_core.format.index_metadata import index_fields, make_index
-from lance_core.format.operations import CreateIndex
+from lance_core.format.table.index_metadata import index_fields, make_index
+from lance_core.format.table.operations import CreateIndex
 from lance_core.scan.indexed import open_segment
 from lance_core.scan.open_files import OpenFiles
 from lance_core.sql.pruning import Comparison, HasItems, IsNull, Membership

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from lance_core.errors import CorruptDataError, DatasetNotFoundError, InvalidInputError, UnsupportedError
-from lance_core.format.manifest import decode_manifest_file, encode_manifest_pieces
-from lance_core.format.operations import Rewrite, RewriteGroup
-from lance_core.format.paths import ManifestNaming, manifest_path
+from lance_core.format.table.manifest import decode_manifest_file, encode_manifest_pieces
+from lance_core.format.table.operations import Rewrite, RewriteGroup
+from lance_core.format.table.paths import ManifestNaming, manifest_path
 from lance_core.maintenance.cleanup import cleanup_old_versions, explain_cleanup_old_versions
 from lance_core.store.memory import MemoryStore
 from lance_core.table.commit import commit

@@ -8,7 +8,7 @@ import pytest
 
 import lance_core
 from lance_core.errors import NotFoundError, VersionNotFoundError
-from lance_core.format.paths import TAGS_FOLDER
+from lance_core.format.table.paths import TAGS_FOLDER
 from lance_core.maintenance.cleanup import cleanup_old_versions
 from lance_core.store.memory import MemoryStore
 from lance_core.table.commit import commit

@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 
 from lance_core.errors import InvalidInputError
-from lance_core.format.fragment import DataFile, DeletionFile, DeletionFileType, Fragment
-from lance_core.format.fragment_list import FragmentList
-from lance_core.format.manifest import Manifest
 from lance_core.format.schema import Schema
+from lance_core.format.table.fragment import DataFile, DeletionFile, DeletionFileType, Fragment
+from lance_core.format.table.fragment_list import FragmentList
+from lance_core.format.table.manifest import Manifest
 from lance_core.maintenance.plan import CompactionOptions, make_options, plan_compaction, plan_materialization
 
 

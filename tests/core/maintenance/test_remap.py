@@ -9,7 +9,7 @@ import pytest
 
 import lance_core
 from lance_core.errors import CommitConflictError, CorruptDataError, IndexCoverageWarning
-from lance_core.format.operations import RewriteGroup
+from lance_core.format.table.operations import RewriteGroup
 from lance_core.maintenance.remap import row_moves
 from lance_core.scan.open_files import OpenFiles
 

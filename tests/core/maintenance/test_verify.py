@@ -8,7 +8,7 @@ import pytest
 import lance_core
 from lance_core.cli.main import main
 from lance_core.errors import DatasetNotFoundError, InvalidInputError, LanceError
-from lance_core.format.paths import TAGS_FOLDER
+from lance_core.format.table.paths import TAGS_FOLDER
 from lance_core.maintenance.verify_report import MAX_PROBLEMS, VerifyProblem, VerifyReport
 
 

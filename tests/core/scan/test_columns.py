@@ -4,8 +4,8 @@ import pyarrow as pa
 import pytest
 
 from lance_core.errors import CorruptDataError
-from lance_core.format.fragment import DataFile
 from lance_core.format.schema import Schema
+from lance_core.format.table.fragment import DataFile
 from lance_core.scan import columns
 from lance_core.scan.columns import split_projection
 

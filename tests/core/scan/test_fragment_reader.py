@@ -7,8 +7,8 @@ import pytest
 
 from lance_core.change.stage import FileLimits, stage_fragments
 from lance_core.errors import CorruptDataError
-from lance_core.format.fragment import Fragment
 from lance_core.format.schema import Schema
+from lance_core.format.table.fragment import Fragment
 from lance_core.scan.deletions import live_mask, offsets_of_live
 from lance_core.scan.fragment_reader import FragmentReader
 from lance_core.scan.open_files import OpenFiles

@@ -8,8 +8,8 @@ import pytest
 import lance_core
 from lance_core.change.row_index import RowIndex
 from lance_core.errors import CorruptDataError, InvalidInputError
-from lance_core.format.fragment import RowLineageColumn
-from lance_core.format.row_ids import encode_row_ids
+from lance_core.format.table.fragment import RowLineageColumn
+from lance_core.format.table.row_ids import encode_row_ids
 from lance_core.scan import lineage
 from lance_core.scan.fragment_reader import FragmentReader
 

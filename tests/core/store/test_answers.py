@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 import lance_core
-from lance_core.store import answers
-from lance_core.store.answers import Asked
+from lance_core.store.cloud import answers
+from lance_core.store.cloud.answers import Asked
 
 TIMEOUT_S = 10
 
@@ -139,7 +139,7 @@ def test_a_table_is_read_inside_an_event_loop(s3):
 
 
 def test_this_python_needs_no_event_loop():
-    """If this fails with a new Python, requests still work, but cost more: see `lance_core.store.answers`."""
+    """If this fails with a new Python, requests still work, but cost more: see `lance_core.store.cloud.answers`."""
     assert answers.answers_here()
 
 

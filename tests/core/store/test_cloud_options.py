@@ -6,12 +6,12 @@ import sys
 import pytest
 
 from lance_core.errors import InvalidInputError, UnsupportedError
-from lance_core.store.azure import AzureContainer
-from lance_core.store.azure_options import options_of_host, parse_azure_options
-from lance_core.store.google import GoogleBucket
-from lance_core.store.google_options import parse_google_options
+from lance_core.store.cloud.azure import AzureContainer
+from lance_core.store.cloud.azure_options import options_of_host, parse_azure_options
+from lance_core.store.cloud.google import GoogleBucket
+from lance_core.store.cloud.google_options import parse_google_options
+from lance_core.store.cloud.s3_options import parse_s3_options
 from lance_core.store.open import open_store
-from lance_core.store.s3_options import parse_s3_options
 
 PARSERS = {"s3": parse_s3_options, "gs": parse_google_options, "az": parse_azure_options}
 CONNECTION = "DefaultEndpointsProtocol=https;AccountName=a;AccountKey=k==;EndpointSuffix=core.chinacloudapi.cn"

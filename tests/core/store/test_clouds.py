@@ -9,7 +9,7 @@ import pytest
 
 import lance_core
 from lance_core.errors import LanceError, NotFoundError, UnsafeStoreError, UnsupportedError
-from lance_core.store.cloud_store import PART_SIZE
+from lance_core.store.cloud.cloud_store import PART_SIZE
 from lance_core.store.open import open_store
 from lance_core.store.range_reader import TAIL_SIZE
 

@@ -6,11 +6,11 @@ import sys
 import pytest
 
 from lance_core.errors import CorruptDataError, InvalidInputError, NotFoundError
+from lance_core.store.cloud.s3_options import parse_s3_options
 from lance_core.store.dynamodb import DynamoTable
 from lance_core.store.external_manifest import ExternalManifestStore
 from lance_core.store.memory import MemoryStore
 from lance_core.store.open import open_store
-from lance_core.store.s3_options import parse_s3_options
 from lance_core.store.sqlite_table import SqliteTable
 from lance_core.store.version_table import VersionRow
 from lance_core.table.commit import commit

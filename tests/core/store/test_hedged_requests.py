@@ -11,8 +11,8 @@ from contextlib import nullcontext
 import pytest
 
 from lance_core.errors import LanceError, StoreTimeoutError
-from lance_core.store import hedged_requests
-from lance_core.store.hedged_requests import HedgedRequests, RequestSettings
+from lance_core.store.cloud import hedged_requests
+from lance_core.store.cloud.hedged_requests import HedgedRequests, RequestSettings
 
 FOREVER_S = 30
 

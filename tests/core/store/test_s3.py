@@ -12,8 +12,8 @@ import pytest
 
 import lance_core
 from lance_core.errors import LanceError, NotFoundError, UnsafeStoreError, UnsupportedError
-from lance_core.store.cloud_store import PART_SIZE
-from lance_core.store.object_client import PARTS_IN_FLIGHT
+from lance_core.store.cloud.cloud_store import PART_SIZE
+from lance_core.store.cloud.object_client import PARTS_IN_FLIGHT
 from lance_core.store.open import open_store
 from lance_core.store.range_reader import TAIL_SIZE, WHOLE_BYTES
 from lance_core.table.snapshot import find_newest, find_versions
@@ -413,7 +413,7 @@ def test_stores_cross_to_spawned_processes(store):
 def test_a_process_may_fork_before_its_first_request(s3):
     """So do Spark's workers."""
     command = (
-        "import multiprocessing, sys, lance_core.store.object_client\n"
+        "import multiprocessing, sys, lance_core.store.cloud.object_client\n"
         "from lance_core.store.open import open_store\n"
         "store = open_store(sys.argv[1], dict(one.split('=', 1) for one in sys.argv[2:]))\n"
         "child = multiprocessing.get_context('fork').Process(target=store.put, args=('f', b'content'))\n"

@@ -5,8 +5,8 @@ import sys
 import pytest
 
 from lance_core.errors import UnsupportedError
-from lance_core.store.s3 import S3Bucket
-from lance_core.store.s3_options import parse_s3_options
+from lance_core.store.cloud.s3 import S3Bucket
+from lance_core.store.cloud.s3_options import parse_s3_options
 
 KEYS = {"access_key_id": "name", "secret_access_key": "hidden"}
 ELSEWHERE = {"endpoint": "https://store.example:9000", "region": "here"}

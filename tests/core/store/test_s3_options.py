@@ -1,7 +1,7 @@
 import pytest
 
 from lance_core.errors import InvalidInputError
-from lance_core.store.s3_options import S3Options, parse_s3_options
+from lance_core.store.cloud.s3_options import S3Options, parse_s3_options
 
 KEYS = {"aws_access_key_id": "name", "aws_secret_access_key": "hidden"}
 

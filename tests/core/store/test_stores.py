@@ -6,8 +6,8 @@ import threading
 import pyarrow as pa
 import pytest
 
+from lance_core.common.limits import limits
 from lance_core.errors import InvalidInputError, NotFoundError, UnsupportedError
-from lance_core.limits import limits
 from lance_core.store.local import LocalStore
 from lance_core.store.memory import MemoryStore
 from lance_core.store.open import open_store

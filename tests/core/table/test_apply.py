@@ -8,12 +8,13 @@ from pyroaring import BitMap
 
 from lance_core._proto import table_pb2
 from lance_core.errors import CorruptDataError, InvalidInputError, UnsupportedError
-from lance_core.format.base_path import BasePath
-from lance_core.format.bitmap import encode_bitmap
-from lance_core.format.feature_flags import Feature
-from lance_core.format.fragment import DataFile, DeletionFile, DeletionFileType, Fragment
-from lance_core.format.index_metadata import IndexMetadata
-from lance_core.format.operations import (
+from lance_core.format.schema import Schema
+from lance_core.format.table.base_path import BasePath
+from lance_core.format.table.bitmap import encode_bitmap
+from lance_core.format.table.feature_flags import Feature
+from lance_core.format.table.fragment import DataFile, DeletionFile, DeletionFileType, Fragment
+from lance_core.format.table.index_metadata import IndexMetadata
+from lance_core.format.table.operations import (
     Append,
     CreateIndex,
     DataReplacement,
@@ -32,10 +33,9 @@ from lance_core.format.operations import (
     UpdateMemWalState,
     UpdateMode,
 )
-from lance_core.format.row_ids import decode_row_ids, decode_row_versions, encode_row_id_range, encode_row_ids
-from lance_core.format.schema import Schema
-from lance_core.format.transaction import Transaction
-from lance_core.table.apply import apply, empty_manifest
+from lance_core.format.table.row_ids import decode_row_ids, decode_row_versions, encode_row_id_range, encode_row_ids
+from lance_core.format.table.transaction import Transaction
+from lance_core.table.rules.apply import apply, empty_manifest
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 SCHEMA = Schema.from_arrow(pa.schema([pa.field("a", pa.int64()), pa.field("b", pa.string())], {"s": "m"}))

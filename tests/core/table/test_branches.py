@@ -10,8 +10,8 @@ from lance_core.errors import (
     RefNotFoundError,
     VersionNotFoundError,
 )
-from lance_core.format.operations import Clone
-from lance_core.format.paths import ManifestNaming, branch_path, manifest_path
+from lance_core.format.table.operations import Clone
+from lance_core.format.table.paths import ManifestNaming, branch_path, manifest_path
 from lance_core.maintenance.cleanup import cleanup_old_versions
 from lance_core.store.memory import MemoryStore
 from lance_core.table.branches import create_branch, delete_branch, describe_branch, get_branch, list_branches

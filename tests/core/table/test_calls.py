@@ -11,10 +11,10 @@ import pytest
 
 import lance_core
 from lance_core.errors import CorruptDataError
-from lance_core.format import manifest as manifest_format
-from lance_core.format.fragment_list import FragmentList
-from lance_core.format.manifest import encode_manifest_pieces
-from lance_core.format.paths import LATEST_VERSION_HINT, ManifestNaming, manifest_path
+from lance_core.format.table import manifest as manifest_format
+from lance_core.format.table.fragment_list import FragmentList
+from lance_core.format.table.manifest import encode_manifest_pieces
+from lance_core.format.table.paths import LATEST_VERSION_HINT, ManifestNaming, manifest_path
 from lance_core.store.local import LocalStore
 
 pytestmark = pytest.mark.usefixtures("versions_are_remembered")

@@ -18,9 +18,9 @@ from lance_core.errors import (
     UnsupportedError,
     VersionNotFoundError,
 )
-from lance_core.format.manifest import decode_manifest_file, encode_manifest_pieces
-from lance_core.format.operations import Overwrite, Restore, Rewrite, RewriteGroup, UpdateConfig, UpdateMap
-from lance_core.format.paths import ManifestNaming, manifest_path
+from lance_core.format.table.manifest import decode_manifest_file, encode_manifest_pieces
+from lance_core.format.table.operations import Overwrite, Restore, Rewrite, RewriteGroup, UpdateConfig, UpdateMap
+from lance_core.format.table.paths import ManifestNaming, manifest_path
 from lance_core.store.local import LocalStore
 from lance_core.store.memory import MemoryStore
 from lance_core.table.commit import _slots, commit

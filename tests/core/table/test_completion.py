@@ -9,13 +9,13 @@ import pyarrow as pa
 import pytest
 
 import lance_core
+from lance_core.common.limits import limits
 from lance_core.errors import CorruptDataError, InvalidInputError, UnsupportedError
-from lance_core.format.fragment import ExternalFile
-from lance_core.format.fragment_list import FragmentList
-from lance_core.format.manifest import encode_manifest_pieces
-from lance_core.format.paths import ManifestNaming, manifest_path
-from lance_core.format.row_ids import encode_row_ids, encode_row_versions
-from lance_core.limits import limits
+from lance_core.format.table.fragment import ExternalFile
+from lance_core.format.table.fragment_list import FragmentList
+from lance_core.format.table.manifest import encode_manifest_pieces
+from lance_core.format.table.paths import ManifestNaming, manifest_path
+from lance_core.format.table.row_ids import encode_row_ids, encode_row_versions
 from lance_core.table.snapshot import decode_version
 
 LINEAGE = ["x", "_rowid", "_row_created_at_version", "_row_last_updated_at_version"]

@@ -7,10 +7,11 @@ import pytest
 from pyroaring import BitMap
 
 from lance_core._proto import table_pb2
-from lance_core.format.base_path import BasePath
-from lance_core.format.fragment import DataFile, Fragment
-from lance_core.format.index_metadata import decode_index_section
-from lance_core.format.operations import (
+from lance_core.format.schema import Schema
+from lance_core.format.table.base_path import BasePath
+from lance_core.format.table.fragment import DataFile, Fragment
+from lance_core.format.table.index_metadata import decode_index_section
+from lance_core.format.table.operations import (
     Append,
     Clone,
     CreateIndex,
@@ -33,8 +34,7 @@ from lance_core.format.operations import (
     UpdateMemWalState,
     UpdateMode,
 )
-from lance_core.format.schema import Schema
-from lance_core.table.conflicts import Verdict, judge
+from lance_core.table.rules.conflicts import Verdict, judge
 
 SCHEMA = Schema.from_arrow(pa.schema([pa.field("a", pa.int64())]))
 FILE = DataFile(path="f", fields=(0,), column_indices=(0,), file_major_version=2, file_minor_version=2)

@@ -14,10 +14,10 @@ from lance_core.change.retries import new_transaction
 from lance_core.change.stage import FileLimits, stage_fragments
 from lance_core.dataset import LanceDataset
 from lance_core.errors import CorruptDataError, DatasetNotFoundError
-from lance_core.format.operations import Append
-from lance_core.format.paths import DELETIONS_FOLDER, TAGS_FOLDER, TRANSACTIONS_FOLDER, VERSIONS_FOLDER
 from lance_core.format.schema import Schema
-from lance_core.format.transaction import Transaction
+from lance_core.format.table.operations import Append
+from lance_core.format.table.paths import DELETIONS_FOLDER, TAGS_FOLDER, TRANSACTIONS_FOLDER, VERSIONS_FOLDER
+from lance_core.format.table.transaction import Transaction
 from lance_core.maintenance.cleanup import cleanup_old_versions
 from lance_core.store.memory import MemoryStore
 from lance_core.store.open import open_store

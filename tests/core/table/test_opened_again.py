@@ -4,10 +4,10 @@ import pyarrow as pa
 import pytest
 
 import lance_core
+from lance_core.common.limits import limits
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.file.read import field_shapes
-from lance_core.format import manifest as manifest_format
-from lance_core.limits import limits
+from lance_core.format.table import manifest as manifest_format
 from lance_core.methods import reading
 from lance_core.table import publish
 

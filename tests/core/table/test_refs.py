@@ -9,7 +9,7 @@ from lance_core.errors import (
     RefNotFoundError,
     VersionNotFoundError,
 )
-from lance_core.format.paths import ManifestNaming, manifest_path
+from lance_core.format.table.paths import ManifestNaming, manifest_path
 from lance_core.store.memory import MemoryStore
 from lance_core.table.commit import commit
 from lance_core.table.refs import (

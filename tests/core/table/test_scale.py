@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from lance_core.errors import DatasetNotFoundError
-from lance_core.format.manifest import encode_manifest_pieces
-from lance_core.format.paths import LATEST_VERSION_HINT, ManifestNaming, decode_version_hint, manifest_path
+from lance_core.format.table.manifest import encode_manifest_pieces
+from lance_core.format.table.paths import LATEST_VERSION_HINT, ManifestNaming, decode_version_hint, manifest_path
 from lance_core.store.local import LocalStore
 from lance_core.store.memory import MemoryStore
 from lance_core.table.commit import commit

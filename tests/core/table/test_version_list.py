@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from lance_core.errors import CorruptDataError, VersionNotFoundError
-from lance_core.format.fragment import DataFile, DeletionFile, DeletionFileType, Fragment
-from lance_core.format.fragment_list import FragmentList
-from lance_core.format.manifest import encode_manifest_pieces
-from lance_core.format.paths import ManifestNaming, manifest_path
+from lance_core.format.table.fragment import DataFile, DeletionFile, DeletionFileType, Fragment
+from lance_core.format.table.fragment_list import FragmentList
+from lance_core.format.table.manifest import encode_manifest_pieces
+from lance_core.format.table.paths import ManifestNaming, manifest_path
 from lance_core.store.local import LocalStore
 from lance_core.store.memory import MemoryStore
 from lance_core.table.commit import commit
@@ -84,7 +84,7 @@ def test_many_versions_decode_each_fragment_once(store, monkeypatch):
         store.put(path_of(version), b"".join(encode_manifest_pieces(replace(first, version=version))))
     decoded = []
     original = "lance_core.table.version_list.decode_totals"
-    from lance_core.format.fragment import decode_totals  # noqa: PLC0415 before it is replaced
+    from lance_core.format.table.fragment import decode_totals  # noqa: PLC0415 before it is replaced
 
     monkeypatch.setattr(original, lambda record: decoded.append(record) or decode_totals(record))
     rows = [one["metadata"]["total_rows"] for one in VersionList(store)]

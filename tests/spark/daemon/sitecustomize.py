@@ -23,7 +23,7 @@ def preload(worker):
         for name in ("spark.source", "spark.reader", "spark.sink", "sql.parse"):
             import_module(f"lance_core.{name}")
         # A job that failed waits for tasks that still run, which those of tests do for milliseconds.
-        import_module("lance_core.spark.task_names").LAST_TASKS = 1.0
+        import_module("lance_core.spark.common.task_names").LAST_TASKS = 1.0
     gc.collect()
     gc.freeze()
 

@@ -10,7 +10,7 @@ from lance_core.encoding.codecs import dictionary
 from lance_core.encoding.options import PageOptions
 from lance_core.encoding.values import FixedListValues, FixedValues, VariableValues
 from lance_core.errors import InvalidInputError, UnsupportedError
-from lance_core.format.encodings import (
+from lance_core.format.file.encodings import (
     Compression,
     FixedSizeList,
     Flat,

@@ -11,7 +11,7 @@ from lance_core.encoding import choose, registry
 from lance_core.encoding.arrow_values import take_values
 from lance_core.encoding.values import FixedListValues, FixedValues, VariableValues
 from lance_core.errors import CorruptDataError, LanceError, UnsupportedError
-from lance_core.format.encodings import (
+from lance_core.format.file.encodings import (
     ByteStreamSplit,
     Compression,
     FixedSizeList,

@@ -12,7 +12,7 @@ from lance_core.encoding import registry
 from lance_core.encoding.codecs import bitpack, rle
 from lance_core.encoding.values import FixedListValues, FixedValues
 from lance_core.errors import CorruptDataError, UnsupportedError
-from lance_core.format.encodings import (
+from lance_core.format.file.encodings import (
     ByteStreamSplit,
     Compression,
     Delta,

@@ -7,7 +7,7 @@ from lance_core.encoding import registry
 from lance_core.encoding.choose_levels import encode_level_chunks
 from lance_core.encoding.registry import decode_levels
 from lance_core.errors import CorruptDataError
-from lance_core.format.encodings import Flat, OutOfLineBitpacking, Rle
+from lance_core.format.file.encodings import Flat, OutOfLineBitpacking, Rle
 
 
 @pytest.mark.parametrize("top", [1, 2, 5, 200, 300, 40_000])

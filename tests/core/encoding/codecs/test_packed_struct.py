@@ -7,7 +7,7 @@ from lance_core.encoding import registry
 from lance_core.encoding.codecs import packed_struct
 from lance_core.encoding.values import FixedListValues, FixedValues, StructValues, VariableValues
 from lance_core.errors import CorruptDataError, UnsupportedError
-from lance_core.format.encodings import Flat, PackedField, Variable, VariablePackedStruct
+from lance_core.format.file.encodings import Flat, PackedField, Variable, VariablePackedStruct
 
 NUMBERS = FixedValues(np.array([1, 2, 3], np.uint16))
 TEXTS = VariableValues(np.array([0, 1, 1, 4], np.int32), np.frombuffer(b"abcd", np.uint8))

@@ -4,7 +4,7 @@ import numpy as np
 
 from lance_core.encoding.codecs import rle
 from lance_core.encoding.values import Chunks
-from lance_core.format.encodings import Rle
+from lance_core.format.file.encodings import Rle
 
 
 def chunks_of(values, lengths, per_chunk):

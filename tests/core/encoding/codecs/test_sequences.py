@@ -9,7 +9,7 @@ import pytest
 from lance_core.encoding import registry
 from lance_core.encoding.values import Chunks
 from lance_core.errors import CorruptDataError, LanceError, UnsupportedError
-from lance_core.format.encodings import (
+from lance_core.format.file.encodings import (
     BlockRle,
     Constant,
     Delta,

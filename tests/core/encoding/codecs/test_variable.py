@@ -9,7 +9,7 @@ import pytest
 from lance_core.encoding.codecs import variable
 from lance_core.encoding.values import Chunks, VariableValues
 from lance_core.errors import CorruptDataError
-from lance_core.format.encodings import Variable
+from lance_core.format.file.encodings import Variable
 
 DIVISIONS = {
     "even": [8] * 12,

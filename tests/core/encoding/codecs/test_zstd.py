@@ -13,7 +13,7 @@ from lance_core.encoding.codecs import general
 from lance_core.encoding.codecs.zstd import WORDS_LEVEL, ArrowZstd, PackageZstd, best_zstd
 from lance_core.encoding.kernels import one_buffer, starts_of
 from lance_core.errors import CorruptDataError
-from lance_core.format.encodings import Compression
+from lance_core.format.file.encodings import Compression
 
 KINDS = [ArrowZstd(), PackageZstd(zstandard)]
 WORDS = [b"connection ", b"accepted ", b"from ", b"worker ", b"timeout ", b"retry ", b"queue ", b"flushed "]

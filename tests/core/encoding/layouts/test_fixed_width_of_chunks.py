@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from lance_core.encoding.layouts.scattered_values import Scattered, decode_fixed_width, find_fixed_width, value_ranges
-from lance_core.format.encodings import Flat, InlineBitpacking
-from lance_core.format.page_layout import Layer, MiniBlockLayout
+from lance_core.format.file.encodings import Flat, InlineBitpacking
+from lance_core.format.file.page_layout import Layer, MiniBlockLayout
 
 LAYOUT = MiniBlockLayout(
     rep=None,

@@ -8,8 +8,8 @@ from lance_core.encoding.layouts import chunk_table, constant, full_zip, mini_bl
 from lance_core.encoding.layouts.page import to_arrow
 from lance_core.encoding.leaves import leaf_paths
 from lance_core.errors import CorruptDataError
-from lance_core.format.encodings import Flat, Variable
-from lance_core.format.page_layout import ConstantLayout, FullZipLayout, Layer, MiniBlockLayout
+from lance_core.format.file.encodings import Flat, Variable
+from lance_core.format.file.page_layout import ConstantLayout, FullZipLayout, Layer, MiniBlockLayout
 from lance_core.format.schema import Schema
 
 

@@ -10,7 +10,7 @@ from lance_core.encoding.codecs.fastlanes import BLOCK
 from lance_core.encoding.layouts.level_bitmap import above, bitmap_of, count_blocks
 from lance_core.encoding.values import Chunks
 from lance_core.errors import CorruptDataError
-from lance_core.format.encodings import Flat, OutOfLineBitpacking, Rle
+from lance_core.format.file.encodings import Flat, OutOfLineBitpacking, Rle
 
 COUNTS = [[5], [4096, 4096, 1000], [1024, 1024], [2048, 3], [1030, 1137, 1150], [60, 0, 70], [1088, 1152, 1216, 64]]
 

@@ -8,7 +8,7 @@ from lance_core.encoding.choose_levels import encode_level_chunks
 from lance_core.encoding.registry import decode_levels_at
 from lance_core.encoding.values import Chunks
 from lance_core.errors import CorruptDataError
-from lance_core.format.encodings import Flat, OutOfLineBitpacking, Rle
+from lance_core.format.file.encodings import Flat, OutOfLineBitpacking, Rle
 
 
 def points(encoding, chunks, positions):

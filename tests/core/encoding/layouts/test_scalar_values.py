@@ -11,8 +11,8 @@ from lance_core.encoding.options import PageOptions
 from lance_core.encoding.repdef import Levels
 from lance_core.encoding.values import FixedListValues, FixedValues, VariableValues
 from lance_core.errors import CorruptDataError
-from lance_core.format.encodings import Rle
-from lance_core.format.page_layout import Layer
+from lance_core.format.file.encodings import Rle
+from lance_core.format.file.page_layout import Layer
 
 RNG = np.random.default_rng(6)
 COUNT = 2500

@@ -5,8 +5,8 @@ import pyarrow as pa
 import pytest
 
 from lance_core.encoding.layouts.small_page import encode_strings, encode_words
-from lance_core.format.encodings import Flat, InlineBitpacking, Variable
-from lance_core.format.page_layout import encode_layout
+from lance_core.format.file.encodings import Flat, InlineBitpacking, Variable
+from lance_core.format.file.page_layout import encode_layout
 
 RNG = np.random.default_rng(4)
 MAKERS = [

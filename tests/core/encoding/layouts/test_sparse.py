@@ -11,9 +11,9 @@ from lance_core.encoding.layouts import sparse
 from lance_core.encoding.repdef import check_levels, unravel
 from lance_core.encoding.values import FixedListValues, FixedValues, StructValues, VariableValues
 from lance_core.errors import CorruptDataError, LanceError, UnsupportedError
-from lance_core.format.encodings import Constant, Flat, Range, Variable
-from lance_core.format.page_layout import FullZipLayout, Layer, MiniBlockLayout, SparseLayout
-from lance_core.format.sparse_layers import SparseLayer, SparseLists, SparseValidity
+from lance_core.format.file.encodings import Constant, Flat, Range, Variable
+from lance_core.format.file.page_layout import FullZipLayout, Layer, MiniBlockLayout, SparseLayout
+from lance_core.format.file.sparse_layers import SparseLayer, SparseLists, SparseValidity
 
 WORDS = Flat(64)
 ALL_VALID = SparseValidity(are_valid=False, positions=Constant(None), num_positions=0)

@@ -10,7 +10,7 @@ from lance_core.encoding.plans import ByteRanges, bridge, range_buffers
 from lance_core.encoding.v0_1.pages import cut_rows, read_spans, read_values
 from lance_core.errors import CorruptDataError, UnsupportedError
 from lance_core.file.scattered import in_order
-from lance_core.format.legacy_file import decode_legacy_footer, decode_legacy_metadata, decode_page_table
+from lance_core.format.file.legacy_file import decode_legacy_footer, decode_legacy_metadata, decode_page_table
 
 
 def run(steps, memory):

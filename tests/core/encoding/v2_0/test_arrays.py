@@ -14,8 +14,8 @@ from lance_core.encoding.v2_0.buffers import Wanted
 from lance_core.encoding.v2_0.ends import read_ends
 from lance_core.errors import CorruptDataError, UnsupportedError
 from lance_core.file.scattered import in_order
-from lance_core.format import array_encoding as e
-from lance_core.format.encodings import Compression
+from lance_core.format.file import array_encoding as e
+from lance_core.format.file.encodings import Compression
 
 U64 = np.dtype("<u8")
 RNG = np.random.default_rng(2)

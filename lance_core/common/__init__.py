@@ -1,0 +1,1 @@
+"""Helpers of every layer: frozen values, limits, hints in messages, refused and deprecated names."""

@@ -1,0 +1,1 @@
+"""Bytes of data files to frozen values and back: footers, metadata, encodings, layouts, checksums."""

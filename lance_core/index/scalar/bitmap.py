@@ -1,0 +1,394 @@
+"""Bitmap indices: the kinds that keep the rows of each distinct value, or of each item of lists.
+
+All keys are in memory, sorted; the sets of rows of those that a question is about are read. The layout of the file is
+described in `lance_core.format.index.bitmap_index`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from lance_core.common.frozen import frozen
+from lance_core.common.limits import check_limit
+from lance_core.errors import CorruptDataError, UnsupportedError
+from lance_core.format.index.bitmap_index import (
+    BITMAP_TYPE_URL,
+    BITMAP_VERSION,
+    FILE_NAME,
+    LABEL_LIST_TYPE_URL,
+    LABEL_LIST_VERSION,
+    LABEL_LIST_VERSIONS,
+    NULL_LISTS_KEY,
+    bitmap_schema,
+    item_type,
+)
+from lance_core.format.index.btree import has_btree
+from lance_core.format.index.row_sets import bitmaps_of, decode_row_set
+from lance_core.index import answer as answers
+from lance_core.index.external_sort import DEFAULT_MEMORY, MEMORY_OPTION
+from lance_core.index.files import check_columns, metadata_number, read_columns
+from lance_core.index.scalar.ranges import fitting, question_ranges
+from lance_core.sql.ternary import FALSE, NULL
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    import pyarrow as pa
+    from pyroaring import BitMap
+
+    from lance_core.file.read.reader import DataFileReader
+    from lance_core.index.answer import RowAnswer
+    from lance_core.index.column import IndexedColumn
+    from lance_core.index.files import SegmentFiles
+    from lance_core.index.order import Keys
+    from lance_core.index.protocol import FragmentColumn, Relocation, Segment, SegmentContent, SegmentTarget
+    from lance_core.index.scalar.bitmap_build import Content
+    from lance_core.index.scalar.ranges import Side
+    from lance_core.sql.pruning import HasItems, Question
+
+Int64s: TypeAlias = npt.NDArray[np.int64]
+RowSets: TypeAlias = "Mapping[int, BitMap]"
+"""Lower halves of row numbers, by their upper half."""
+
+_MOST_KEYS = 1 << 12
+"""Keys whose sets of rows are read for one question; a scan is cheaper than more."""
+
+_NO_ROWS = np.empty(0, np.int64)
+
+
+@frozen(kw_only=True)
+class _Keys:
+    """The keys of a file.
+
+    Attributes:
+        keys: Those that are not null, ascending.
+        num_nulls: 1 if there is also null, else 0.
+        first: Number of the first key that is not null.
+        num_bytes: Bytes in memory, about.
+    """
+
+    keys: Keys
+    num_nulls: int
+    first: int
+    num_bytes: int
+
+
+class Bitmaps:
+    """The keys of a bitmap index, and their sets of rows.
+
+    Args:
+        reader: The file.
+        kind: Type of the keys.
+        path: Name of the file, for errors.
+    """
+
+    def __init__(self, reader: DataFileReader, kind: pa.DataType, path: str) -> None:
+        content = reader.derived(("keys", kind), lambda: _read_keys(reader, kind, path), lambda read: read.num_bytes)
+        self.kind = kind
+        self.path = path
+        self.reader = reader
+        self.num_nulls = content.num_nulls
+        """1 if a key is null, else 0."""
+        self.num_keys = reader.num_rows
+        self.first = content.first
+        """Number of the first key that is not null; null comes first, or last where pylance added rows to an index."""
+        self.end = self.first + self.num_keys - self.num_nulls
+        """Number behind the last key that is not null."""
+        self._keys = content.keys
+
+    def positions(self, values: pa.Array, *sides: Side) -> list[Int64s]:
+        """Find values among the keys; see `lance_core.index.scalar.ranges.Positions`."""
+        from lance_core.index.order import sort_keys  # noqa: PLC0415 as above
+
+        wanted = sort_keys(values)
+        return [np.searchsorted(self._keys, wanted, side=side) + self.first for side in sides]
+
+    def rows(self, numbers: Int64s, *, among: RowSets | None = None) -> list[Int64s]:
+        """Read the rows of some keys.
+
+        Args:
+            numbers: The keys, ascending and distinct.
+            among: Rows that are wanted; None for all.
+        """
+        if not len(numbers):
+            return []
+        projection = self.reader.schema.select(["bitmaps"])
+        column = self.reader.take(projection, self.reader.column_numbers, numbers).column(0)
+        return [decode_row_set(data or b"", path=self.path, among=among) for data in column.to_pylist()]
+
+    def null_rows(self, *, among: RowSets | None = None) -> Int64s:
+        """Read the rows of the key null; ``among`` is as for `rows`."""
+        return self.rows(np.array([0 if self.first else self.end]), among=among)[0] if self.num_nulls else _NO_ROWS
+
+    def content(self) -> Iterable[tuple[pa.Array, list[Int64s]]]:
+        """Read all keys, in batches, and the rows of each."""
+        for start in range(0, self.num_keys, _MOST_KEYS):
+            end = min(start + _MOST_KEYS, self.num_keys)
+            keys, sets = read_columns(self.reader, ["keys", "bitmaps"], start, end)
+            yield keys, [decode_row_set(data or b"", path=self.path) for data in sets.to_pylist()]
+
+    def entries(self) -> Iterator[tuple[pa.Array, Int64s]]:
+        """Read all keys, one for each of its rows."""
+        for keys, sets in self.content():
+            counts = np.array([len(rows) for rows in sets], np.int64)
+            yield keys.take(np.repeat(np.arange(len(keys)), counts)), np.concatenate([_NO_ROWS, *sets])
+
+
+class BitmapSegment:
+    """One bitmap index, opened.
+
+    Args:
+        bitmaps: Its keys and rows.
+    """
+
+    def __init__(self, bitmaps: Bitmaps) -> None:
+        self.bitmaps = bitmaps
+
+    @property
+    def options(self) -> Mapping[str, int]:
+        """Options that it was built with: none."""
+        return {}
+
+    @property
+    def statistics(self) -> Mapping[str, int]:
+        """Number of distinct values."""
+        return {"num_bitmaps": self.bitmaps.num_keys}
+
+    def entries(self) -> Iterator[tuple[pa.Array, Int64s]]:
+        """Read all keys and the rows of each."""
+        return self.bitmaps.entries()
+
+    def expected_entries(self, values: pa.Array, rows: Int64s) -> Iterator[tuple[pa.Array, Int64s]]:
+        """Return the value of each row."""
+        yield values, rows
+
+    def answer(self, question: Question, *, tells_null: bool) -> RowAnswer | None:
+        """Look up the rows for which a question is true."""
+        return self._answer(question, None, tells_null=tells_null)
+
+    def answer_among(self, question: Question, rows: Int64s, *, tells_null: bool) -> RowAnswer | None:
+        """Look up which of some rows a question is true for."""
+        return self._answer(question, bitmaps_of(rows), tells_null=tells_null)
+
+    def _answer(self, question: Question, among: RowSets | None, *, tells_null: bool) -> RowAnswer | None:
+        from lance_core.sql.pruning import Comparison, IsNull, Prefix  # noqa: PLC0415 as above
+
+        bitmaps = self.bitmaps
+        match question:
+            case IsNull():
+                return answers.of_rows(true=bitmaps.null_rows(among=among))
+            case Comparison(operator="not_equal"):
+                equal = self._answer(Comparison(question.column, "equal", question.value), among, tells_null=True)
+                return None if equal is None else answers.not_(equal)
+            case _:
+                pass
+        ranges = question_ranges(question, bitmaps.kind, bitmaps.positions, first=bitmaps.first, end=bitmaps.end)
+        if ranges is None or int((ranges[1] - ranges[0]).clip(0).sum()) > _MOST_KEYS:
+            return None
+        numbers = np.unique(np.concatenate([_NO_ROWS, *(np.arange(*pair) for pair in zip(*ranges, strict=True))]))
+        rows = np.concatenate([_NO_ROWS, *bitmaps.rows(numbers, among=among)])
+        null = bitmaps.null_rows(among=among) if tells_null else _NO_ROWS
+        elsewhere = FALSE if tells_null or not bitmaps.num_nulls else FALSE | NULL
+        if isinstance(question, Prefix) and not question.is_exact:
+            return answers.of_rows(undecided=rows, null=null, elsewhere=elsewhere)
+        return answers.of_rows(true=rows, null=null, elsewhere=elsewhere)
+
+
+class LabelListSegment:
+    """One index of list items, opened.
+
+    Args:
+        bitmaps: The items and the rows of the lists that have them.
+        null_lists: Rows whose list is null; None if the file does not tell.
+    """
+
+    def __init__(self, bitmaps: Bitmaps, null_lists: Int64s | None) -> None:
+        self.bitmaps = bitmaps
+        self.null_lists = null_lists
+
+    @property
+    def options(self) -> Mapping[str, int]:
+        """Options that it was built with: none."""
+        return {}
+
+    @property
+    def statistics(self) -> Mapping[str, int]:
+        """Number of distinct items."""
+        return {"num_bitmaps": self.bitmaps.num_keys}
+
+    def entries(self) -> Iterator[tuple[pa.Array, Int64s]]:
+        """Read all items and the rows of each."""
+        return self.bitmaps.entries()
+
+    def expected_entries(self, values: pa.Array, rows: Int64s) -> Iterator[tuple[pa.Array, Int64s]]:
+        """Return the distinct items of each list."""
+        from lance_core.index.scalar.bitmap_build import distinct_items  # noqa: PLC0415 rarely needed
+
+        yield distinct_items(values, rows)
+
+    def answer(self, question: Question, *, tells_null: bool) -> RowAnswer | None:
+        """Look up the lists with some items."""
+        del tells_null
+        return self._answer(question, None)
+
+    def answer_among(self, question: Question, rows: Int64s, *, tells_null: bool) -> RowAnswer | None:
+        """Look up which of some lists have some items."""
+        del tells_null
+        return self._answer(question, rows)
+
+    def _answer(self, question: Question, sample: Int64s | None) -> RowAnswer | None:
+        from lance_core.sql.pruning import HasItems, IsNull  # noqa: PLC0415 as above
+
+        null = self.null_lists
+        if null is not None and sample is not None:
+            null = np.intersect1d(null, sample, assume_unique=True)
+        match question:
+            case IsNull():
+                return None if null is None else answers.of_rows(true=null)
+            case HasItems():
+                rows = self._rows_with(question, None if sample is None else bitmaps_of(sample))
+            case _:
+                return None
+        if rows is None:
+            return None
+        if null is None:
+            return answers.of_rows(true=rows, elsewhere=FALSE | NULL)
+        return answers.of_rows(true=rows, null=null)
+
+    def _rows_with(self, question: HasItems, among: RowSets | None) -> Int64s | None:
+        items = fitting(question.items, self.bitmaps.kind)
+        if items is None:
+            return None
+        items = items.unique()
+        starts, ends = self.bitmaps.positions(items, "left", "right")
+        is_there = starts < ends
+        if question.needs_all and not is_there.all():
+            return _NO_ROWS
+        sets = self.bitmaps.rows(np.sort(starts[is_there]), among=among)
+        if not sets:
+            return _NO_ROWS
+        rows, counts = np.unique(np.concatenate(sets), return_counts=True)
+        return rows[counts == len(sets)] if question.needs_all else rows
+
+
+class BitmapKind:
+    """The kind ``BITMAP``."""
+
+    name = "BITMAP"
+    type_url = BITMAP_TYPE_URL
+    index_versions = frozenset({BITMAP_VERSION})
+    default_options: Mapping[str, int] = {MEMORY_OPTION: DEFAULT_MEMORY}
+
+    def takes(self, kind: pa.DataType) -> bool:
+        """Return whether values of a type have an order."""
+        return has_btree(kind)
+
+    def open(self, files: SegmentFiles, column: IndexedColumn) -> Segment:
+        """Read the keys of a segment."""
+        return BitmapSegment(Bitmaps(files.open(FILE_NAME), column.type, files.path(FILE_NAME)))
+
+    def build(
+        self, target: SegmentTarget, fragments: Iterable[FragmentColumn], options: Mapping[str, int]
+    ) -> SegmentContent:
+        """Read the column and write the rows of each value."""
+        from lance_core.index.scalar.bitmap_build import write_bitmaps  # noqa: PLC0415 rarely needed
+
+        batches = (pair for fragment in fragments for pair in fragment.batches(by_row_id=target.with_stable_row_ids))
+        pairs = ((values, rows) for rows, values in batches)
+        return write_bitmaps(target.files, target.column.type, pairs, options[MEMORY_OPTION], version=BITMAP_VERSION)
+
+    def rewrite(self, target: SegmentTarget, segments: Sequence[tuple[Segment, Relocation]]) -> SegmentContent:
+        """Merge the rows of each value and write them where they are now."""
+        from lance_core.index.scalar.bitmap_build import relocated, write_bitmaps  # noqa: PLC0415 rarely needed
+
+        parts = [
+            (segment.bitmaps.content(), relocate)
+            for segment, relocate in segments
+            if isinstance(segment, BitmapSegment)
+        ]
+        return write_bitmaps(target.files, target.column.type, relocated(parts), DEFAULT_MEMORY, version=BITMAP_VERSION)
+
+
+class LabelListKind:
+    """The kind ``LABEL_LIST``."""
+
+    name = "LABEL_LIST"
+    type_url = LABEL_LIST_TYPE_URL
+    index_versions = frozenset(LABEL_LIST_VERSIONS)
+    default_options: Mapping[str, int] = {MEMORY_OPTION: DEFAULT_MEMORY}
+
+    def takes(self, kind: pa.DataType) -> bool:
+        """Return whether values are lists of items that have an order."""
+        return item_type(kind) is not None
+
+    def open(self, files: SegmentFiles, column: IndexedColumn) -> Segment:
+        """Read the items of a segment, and the rows of null lists."""
+        reader, path = files.open(FILE_NAME), files.path(FILE_NAME)
+        number = metadata_number(reader, NULL_LISTS_KEY)
+        nulls = None if number is None else decode_row_set(reader.global_buffer(number), path=path)
+        kind = item_type(column.type)
+        assert kind is not None  # noqa: S101 for the type checker: the kind takes the column
+        return LabelListSegment(Bitmaps(reader, kind, path), nulls)
+
+    def build(
+        self, target: SegmentTarget, fragments: Iterable[FragmentColumn], options: Mapping[str, int]
+    ) -> SegmentContent:
+        """Read the column and write the rows of each item."""
+        from lance_core.index.scalar.bitmap_build import NullLists, write_bitmaps  # noqa: PLC0415 rarely needed
+
+        nulls = NullLists()
+        batches = (pair for fragment in fragments for pair in fragment.batches(by_row_id=target.with_stable_row_ids))
+        items = (nulls.items(lists, rows) for rows, lists in batches)
+        kind = item_type(target.column.type)
+        assert kind is not None  # noqa: S101 as above
+        return write_bitmaps(target.files, kind, items, options[MEMORY_OPTION], version=LABEL_LIST_VERSION, nulls=nulls)
+
+    def rewrite(self, target: SegmentTarget, segments: Sequence[tuple[Segment, Relocation]]) -> SegmentContent:
+        """Merge the rows of each item and write them where they are now.
+
+        Raises:
+            UnsupportedError: A segment does not tell which lists are null; build the index anew.
+        """
+        from lance_core.index.scalar.bitmap_build import NullLists, relocated, write_bitmaps  # noqa: PLC0415 rarely needed
+
+        nulls = NullLists()
+        parts: list[tuple[Content, Relocation]] = []
+        for segment, relocate in segments:
+            if not isinstance(segment, LabelListSegment) or segment.null_lists is None:
+                raise UnsupportedError("a segment does not tell which lists are null; create the index anew")
+            moved = relocate(segment.null_lists)
+            nulls.add(moved[moved >= 0])
+            parts.append((segment.bitmaps.content(), relocate))
+        kind = item_type(target.column.type)
+        assert kind is not None  # noqa: S101 as above
+        return write_bitmaps(
+            target.files, kind, relocated(parts), DEFAULT_MEMORY, version=LABEL_LIST_VERSION, nulls=nulls
+        )
+
+
+def _read_keys(reader: DataFileReader, kind: pa.DataType, path: str) -> _Keys:
+    """Read the keys of a file.
+
+    Raises:
+        CorruptDataError: They are of another type, or not in order.
+    """
+    from lance_core.index.order import num_bytes, sort_keys  # noqa: PLC0415 brings Arrow's kernels along
+
+    check_columns(reader, bitmap_schema(kind), path=path)
+    check_limit("max_zones", reader.num_rows, "keys of a bitmap index", path=path)
+    (values,) = read_columns(reader, ["keys"], 0, reader.num_rows)
+    num_nulls = values.null_count
+    is_null = values.is_null().to_numpy(zero_copy_only=False)
+    first = int(num_nulls and is_null[0])
+    keys = sort_keys(values.drop_null()).copy()  # no view of the mapped file
+    is_misplaced = is_null[first : first + len(values) - num_nulls].any()
+    if num_nulls > 1 or is_misplaced or (keys[1:] <= keys[:-1]).any():
+        raise CorruptDataError("the keys of a bitmap index are not in order", path=path)
+    return _Keys(keys=keys, num_nulls=num_nulls, first=first, num_bytes=num_bytes(keys))
+
+
+BITMAP = BitmapKind()
+LABEL_LIST = LabelListKind()

@@ -1,0 +1,220 @@
+"""Pages of a B-tree: read some together, and keep those that were asked for last."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import OrderedDict
+from dataclasses import replace
+from threading import Lock
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lance_core.common.frozen import frozen
+from lance_core.errors import CorruptDataError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from lance_core.file.read.reader import DataFileReader
+    from lance_core.index.order import Keys
+    from lance_core.index.scalar.ranges import Side
+
+Int64s: TypeAlias = npt.NDArray[np.int64]
+
+_MAX_BYTES = 32 << 20
+"""Of the pages that are kept for one segment: some hundred pages of numbers."""
+
+
+@frozen
+class Page:
+    """A page, without its nulls.
+
+    Attributes:
+        start: Row of its first value.
+        values: Its values, ascending.
+        keys: What NumPy compares instead of the values; None for text and binary, which are compared one by one.
+        ids: Number of the row of each value; None until they were asked for twice.
+    """
+
+    start: int
+    values: pa.Array
+    keys: Keys | None
+    ids: Int64s | None = None
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes in memory, about."""
+        return self.values.nbytes + (0 if self.ids is None else self.ids.nbytes)
+
+    def positions(self, keys: Keys, side: Side) -> Int64s:
+        """Return the rows where keys stand in order; ``side`` is as for `numpy.searchsorted`."""
+        if self.keys is not None:
+            return self.start + np.searchsorted(self.keys, keys, side=side)
+        bisect = bisect_left if side == "left" else bisect_right
+        texts = _Texts(self.values)
+        return np.array([self.start + bisect(texts, key) for key in keys], np.int64)
+
+
+class PageCache:
+    """Reads pages of a B-tree.
+
+    Args:
+        pages: The file of sorted values and their rows.
+        path: Its name, for errors.
+        num_nulls: Nulls, which come first.
+        rows_per_page: Rows in each page but the last.
+    """
+
+    def __init__(self, pages: DataFileReader, path: str, *, num_nulls: int, rows_per_page: int) -> None:
+        self._file = pages
+        self._path = path
+        self._num_nulls = num_nulls
+        self._rows_per_page = rows_per_page
+        self._lock = Lock()
+        self._pages: OrderedDict[int, Page] = OrderedDict()
+        self._num_bytes = 0
+        self._missed = set[int]()
+        self._asked = set[int]()
+
+    def misses(self, numbers: Iterable[int]) -> int:
+        """Count pages that are asked for the first time; a page is worth keeping from its second time on."""
+        with self._lock:
+            new = set(numbers) - self._missed - self._pages.keys()
+            self._missed |= new
+        return len(new)
+
+    def get(self, numbers: Iterable[int]) -> dict[int, Page]:
+        """Return pages; those that are not kept are read together.
+
+        Raises:
+            CorruptDataError: A page is damaged.
+        """
+        with self._lock:
+            pages = {number: self._pages.get(number) for number in numbers}
+            for number, page in pages.items():
+                if page is not None:
+                    self._pages.move_to_end(number)
+        missing = [number for number, page in pages.items() if page is None]
+        read = self._read(sorted(missing)) if missing else {}
+        return {number: page if page is not None else read[number] for number, page in pages.items()}
+
+    def take(self, columns: list[str], rows: Int64s) -> list[pa.Array]:
+        """Read columns of some rows."""
+        return self._file.take(self._file.schema.select(columns), self._file.column_numbers, rows).columns
+
+    def ids(self, starts: Int64s, ends: Int64s) -> Int64s | None:
+        """Return the row numbers of ranges of values; None if reading only these is cheaper.
+
+        A look-up needs the values of a page to find its own, but few row numbers: those of the whole page are read when
+        it is asked for some of them a second time.
+        """
+        numbers = (starts // self._rows_per_page).tolist()
+        if numbers != ((ends - 1) // self._rows_per_page).tolist():
+            return None
+        with self._lock:
+            pages = {number: page for number in numbers if (page := self._pages.get(number)) is not None}
+            if not all(number in pages for number in numbers):
+                return None
+            lacking = [number for number, page in pages.items() if page.ids is None]
+            is_new = not self._asked.issuperset(lacking)
+            self._asked.update(lacking)
+        if lacking:
+            if is_new:
+                return None
+            pages |= self._with_ids({number: pages[number] for number in lacking})
+        ids: list[Int64s] = []
+        for number, start, end in zip(numbers, starts.tolist(), ends.tolist(), strict=True):
+            page = pages[number]
+            assert page.ids is not None  # noqa: S101 for the type checker
+            ids.append(page.ids[start - page.start : end - page.start])
+        return np.concatenate(ids)
+
+    def _read(self, numbers: list[int]) -> dict[int, Page]:
+        """Read the values of pages together, which takes an eighth of the time of reading them one by one."""
+        size = self._rows_per_page
+        starts = [max(number * size, self._num_nulls) for number in numbers]
+        ends = [min((number + 1) * size, self._file.num_rows) for number in numbers]
+        (values,) = self.take(["values"], _joined(starts, ends))
+        if values.null_count:
+            raise CorruptDataError("a page of the B-tree has nulls behind values", path=self._path)
+        # A slice would keep the others alive.
+        is_alone = len(numbers) == 1
+        keys = None if _is_text(values.type) else _keys(values)
+        read: dict[int, Page] = {}
+        at = 0
+        for number, start, end in zip(numbers, starts, ends, strict=True):
+            part = slice(at, at + end - start)
+            at = part.stop
+            read[number] = Page(
+                start,
+                values if is_alone else pa.concat_arrays([values.slice(part.start, end - start)]),
+                None if keys is None else keys[part].copy(),
+            )
+        self._keep(read)
+        return read
+
+    def _with_ids(self, pages: dict[int, Page]) -> dict[int, Page]:
+        """Read the row numbers of pages together."""
+        starts = [page.start for page in pages.values()]
+        ends = [page.start + len(page.values) for page in pages.values()]
+        (ids,) = self.take(["ids"], _joined(starts, ends))
+        edges = np.cumsum([len(page.values) for page in pages.values()])[:-1]
+        parts = zip(pages.items(), np.split(row_numbers(ids, self._path), edges), strict=True)
+        read = {number: replace(page, ids=part.copy()) for (number, page), part in parts}
+        self._keep(read)
+        return read
+
+    def _keep(self, read: dict[int, Page]) -> None:
+        with self._lock:
+            for number, page in read.items():
+                before = self._pages.get(number)
+                self._num_bytes += page.num_bytes - (0 if before is None else before.num_bytes)
+                self._pages[number] = page
+            while self._num_bytes > _MAX_BYTES and len(self._pages) > 1:
+                self._num_bytes -= self._pages.popitem(last=False)[1].num_bytes
+
+
+def _joined(starts: list[int], ends: list[int]) -> Int64s:
+    return np.concatenate([np.arange(*pair) for pair in zip(starts, ends, strict=True)])
+
+
+class _Texts:
+    """Values as a sequence of Python objects, made when they are looked at."""
+
+    def __init__(self, values: pa.Array) -> None:
+        self._values = values
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __getitem__(self, position: int) -> Any:
+        try:
+            return self._values[position].as_py()
+        except UnicodeDecodeError as error:
+            raise CorruptDataError("an index has text that is not valid UTF-8") from error
+
+
+def row_numbers(ids: pa.Array, path: str) -> Int64s:
+    """Return row ids as numbers.
+
+    Raises:
+        CorruptDataError: One is above 2^63.
+    """
+    numbers = ids.to_numpy(zero_copy_only=False).view(np.int64)
+    if len(numbers) and int(numbers.min()) < 0:
+        raise CorruptDataError("the B-tree has row ids above 2^63", path=path)
+    return numbers
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    return is_text or pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
+
+
+def _keys(values: pa.Array) -> Keys:
+    from lance_core.index.order import sort_keys  # noqa: PLC0415 brings Arrow's kernels along
+
+    return sort_keys(values)

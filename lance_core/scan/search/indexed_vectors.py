@@ -1,0 +1,188 @@
+"""Searches in the vector indices of a version.
+
+Files of an index hold rows that are deleted, moved or changed since: rows are searched if they are live and in a
+fragment that the index covers. Fragments that it does not cover are left to the caller.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lance_core.common.frozen import frozen
+from lance_core.errors import UnsupportedError
+from lance_core.format.index.vector_index import LAST_VERSION, TYPE_URL
+from lance_core.format.table.fragment_reuse import find_fragment_reuse
+from lance_core.format.table.index_metadata import holds_row_ids, index_fields
+from lance_core.index.files import SegmentFiles
+from lance_core.index.moved import load_later_moves
+from lance_core.index.row_moves import RowPositions
+from lance_core.index.vector.distances import default_metric
+from lance_core.index.vector.segment import RowLocator, VectorSegment
+from lance_core.scan.fragments import matching_by_fragment
+from lance_core.scan.indexed import naming_index, row_places
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from lance_core.format.table.fragment import Fragment
+    from lance_core.format.table.index_metadata import IndexMetadata
+    from lance_core.format.table.manifest import Manifest
+    from lance_core.index.moved import LaterMoves
+    from lance_core.index.vector.distances import Doubles, Int64s
+    from lance_core.scan.open_files import OpenFiles
+    from lance_core.scan.plan import ScanPlan
+    from lance_core.scan.search.nearest import Nearest
+
+
+@frozen(kw_only=True)
+class IndexedRows:
+    """Rows that an index found.
+
+    Attributes:
+        metric: The metric of the index.
+        rows: Number of the query, distance and address of each row.
+        is_exact: The distances are those of the vectors themselves.
+        uncovered: Fragments that the index does not cover.
+    """
+
+    metric: str
+    rows: tuple[Int64s, Doubles, Int64s]
+    is_exact: bool
+    uncovered: Sequence[Fragment]
+
+
+def vector_segments(manifest: Manifest, field_id: int) -> dict[str, list[IndexMetadata]]:
+    """Return the segments of the vector indices over a field, by name of the index."""
+    indices: dict[str, list[IndexMetadata]] = {}
+    for index in manifest.indices:
+        if index.fields != (field_id,):
+            continue
+        fields = index_fields(index)
+        is_vector = fields.details is not None and fields.details[0].lower() == TYPE_URL.lower()
+        if is_vector and fields.index_version <= LAST_VERSION and fields.fragment_ids:
+            indices.setdefault(index.name, []).append(index)
+    return indices
+
+
+def open_vector_segment(files: OpenFiles, index: IndexMetadata, nearest: Nearest) -> VectorSegment:
+    """Return a segment of a vector index; it stays open with the dataset."""
+    opened = files.index_segment(index.uuid, lambda: VectorSegment(SegmentFiles.of(files.store, index), nearest.column))
+    if not isinstance(opened, VectorSegment):
+        raise UnsupportedError(f"index {index.name!r} is not a vector index")
+    return opened
+
+
+def search_indices(
+    manifest: Manifest,
+    files: OpenFiles,
+    fragments: Sequence[Fragment],
+    nearest: Nearest,
+    prefilter: ScanPlan | None,
+) -> IndexedRows | None:
+    """Search an index over the column.
+
+    Args:
+        manifest: The version.
+        files: The dataset's open files.
+        fragments: The fragments to search.
+        nearest: What is asked for.
+        prefilter: Plan of the rows to search; None for all.
+
+    Returns:
+        What it found; None if there is no index of the metric that is asked for.
+
+    Raises:
+        CorruptDataError: A file of the index is damaged.
+        UnsupportedError: lance_core cannot read the index.
+    """
+    if manifest.index_section is None:
+        return None
+    for name, entries in vector_segments(manifest, nearest.column.leaf.id).items():
+        with naming_index(name):
+            segments = [(entry, open_vector_segment(files, entry, nearest)) for entry in entries]
+            metric = segments[0][1].model.metric
+            if nearest.metric is None or nearest.metric == metric:
+                return _search(manifest, files, fragments, nearest, prefilter, segments=segments)
+    if nearest.only_index:
+        kind = nearest.column.type.value_type
+        metric = nearest.metric or default_metric(kind)
+        return IndexedRows(metric=metric, rows=nearest.top().finish(), is_exact=True, uncovered=())
+    return None
+
+
+def _search(
+    manifest: Manifest,
+    files: OpenFiles,
+    fragments: Sequence[Fragment],
+    nearest: Nearest,
+    prefilter: ScanPlan | None,
+    *,
+    segments: Sequence[tuple[IndexMetadata, VectorSegment]],
+) -> IndexedRows:
+    by_id = {fragment.id: fragment for fragment in fragments}
+    covered: set[int] = set()
+    reuse = find_fragment_reuse(manifest.indices)
+    is_exact = all(segment.model.codes.is_exact for _, segment in segments)
+    factor = None if is_exact else nearest.refine_factor
+    top = nearest.top() if factor is None else nearest.top(factor, has_range=False)
+    for entry, segment in segments:
+        ids = sorted((entry.fragment_ids or frozenset()) & by_id.keys())
+        covered.update(ids)
+        if ids:
+            by_row_id = manifest.uses_stable_row_ids and holds_row_ids(entry)
+            moves = None if by_row_id or reuse is None else _moves(files, reuse)
+            mine = [by_id[number] for number in ids]
+            make = partial(_locator, files, mine, moves, by_row_id=by_row_id)
+            if prefilter is not None:
+                locator = RowLocator(_matching(files, mine, prefilter, make()), is_kept=False)
+            elif len(fragments) < len(manifest.fragments):
+                locator = RowLocator(make(), is_kept=False)
+            else:
+                locator = segment.kept_for(manifest, lambda make=make: RowLocator(make(), is_kept=True))
+            segment.search(nearest.queries, nearest.probes, nearest.k * (factor or 1), top, locator)
+    uncovered = [fragment for fragment in fragments if fragment.id not in covered]
+    return IndexedRows(metric=segments[0][1].model.metric, rows=top.finish(), is_exact=is_exact, uncovered=uncovered)
+
+
+def _moves(files: OpenFiles, reuse: IndexMetadata) -> LaterMoves:
+    moves = files.row_moves(reuse.uuid, lambda: load_later_moves(files.store, reuse))
+    if moves is None:
+        raise UnsupportedError("the fragment reuse index has a layout that is not known; search with use_index=False")
+    return moves
+
+
+def _locator(
+    files: OpenFiles, fragments: Sequence[Fragment], moves: LaterMoves | None, *, by_row_id: bool
+) -> Callable[[Int64s], Int64s]:
+    """Return a function that finds the live rows of a segment's entries in some fragments; -1 for all others."""
+    locate = row_places(files, fragments, by_row_id=by_row_id)
+    return locate if moves is None else lambda rows: locate(moves(rows))
+
+
+def _matching(
+    files: OpenFiles, fragments: Sequence[Fragment], prefilter: ScanPlan, locate: Callable[[Int64s], Int64s]
+) -> Callable[[Int64s], Int64s]:
+    """Return a function that finds rows as another one does, but only those that match a filter.
+
+    Args:
+        files: The dataset's open files.
+        fragments: The fragments, by ascending id.
+        prefilter: The filter.
+        locate: Finds live rows.
+    """
+    ids = np.array([fragment.id for fragment in fragments], np.int64)
+    positions = RowPositions(ids, np.array([fragment.physical_rows for fragment in fragments], np.int64))
+    starts = dict(zip(ids.tolist(), positions.starts.tolist(), strict=True))
+    mask = np.zeros(positions.total, np.bool_)
+    for reader, offsets in matching_by_fragment(files, fragments, prefilter):
+        mask[starts[reader.fragment.id] + offsets] = True
+
+    def matching(rows: Int64s) -> Int64s:
+        addresses = locate(rows)
+        slots = positions.of(addresses)
+        return np.where((slots >= 0) & mask[slots], addresses, -1)
+
+    return matching

@@ -1,0 +1,1 @@
+"""Values that public methods take and return, beside those of Arrow."""

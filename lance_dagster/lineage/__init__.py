@@ -1,0 +1,1 @@
+"""Lineage of columns from Spark's plans, and lineage of tables as events of OpenLineage."""
