@@ -1,1 +1,1 @@
-"""Bytes of the format to frozen values and back; no IO."""
+"""Bytes of the format to frozen values and back, by where they are stored; no IO."""

@@ -1,1 +1,1 @@
-"""Indices: today zone maps, how they are built and what they tell scans."""
+"""Indices: one protocol for all kinds, the algebra of their answers, and the kinds by what they are over."""

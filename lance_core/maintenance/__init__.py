@@ -1,1 +1,1 @@
-"""Compaction, materialized deletions, clean-up."""
+"""Maintenance of tables: compaction, materialized deletions, clean-up, verification, repair."""

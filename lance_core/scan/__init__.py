@@ -1,1 +1,1 @@
-"""Scans: plans, filters, fragments, single rows, order."""
+"""Scans: plans, filters, fragments, single rows, order, blobs."""

@@ -1,1 +1,1 @@
-"""Places that hold bytes."""
+"""Stores: places that hold bytes, from an address to ranges of an object."""
