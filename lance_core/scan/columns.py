@@ -219,8 +219,6 @@ def join_columns(
     Raises:
         CorruptDataError: A column that is not nullable is in no file, or files differ in the lengths of a list.
     """
-    if len(parts) == 1 and parts[0][0].fields == projection.fields:
-        return list(parts[0][1])
     parts_by_field: dict[int, list[_Part]] = {}
     for schema, arrays in parts:
         for field, array in zip(schema.fields, arrays, strict=True):

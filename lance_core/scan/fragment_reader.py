@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -52,12 +52,18 @@ class Rows:
     Attributes:
         start: Offset of the first.
         num_rows: How many.
-        columns: One array of that length for each field of the projection.
+        values: One array of that length for each field of the projection; a batch if one file has them all, of which
+            no arrays need to be made: those of a thousand columns take five milliseconds.
     """
 
     start: int
     num_rows: int
-    columns: Sequence[pa.Array]
+    values: Any  # pa.RecordBatch | Sequence[pa.Array]: pyarrow has no types by which a checker tells them apart
+
+    @property
+    def columns(self) -> Sequence[pa.Array]:
+        """The arrays."""
+        return self.values.columns if isinstance(self.values, pa.RecordBatch) else self.values
 
 
 class _Stored(NamedTuple):
@@ -313,8 +319,10 @@ class FragmentReader:
         def live() -> Mask | None:
             return self.live_mask(start, start + num_rows) if offsets is None else ~np.isin(offsets, self.deleted)
 
+        if len(parts) == 1 and parts[0].schema.fields == projection.fields:
+            return Rows(start=start, num_rows=num_rows, values=batches[0])
         pairs = [(part.schema, batch.columns) for part, batch in zip(parts, batches, strict=True)]
-        return Rows(start=start, num_rows=num_rows, columns=join_columns(projection, pairs, num_rows, live))
+        return Rows(start=start, num_rows=num_rows, values=join_columns(projection, pairs, num_rows, live))
 
 
 class FragmentReaders:

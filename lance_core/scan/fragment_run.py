@@ -94,7 +94,7 @@ class FragmentRun:
         step = max(end - start, 1) if is_kept else batch_size
         for low in range(start, end, step):
             count = min(step, end - low)
-            yield Rows(start=low, num_rows=count, columns=[column.slice(low - start, count) for column in columns])
+            yield Rows(start=low, num_rows=count, values=[column.slice(low - start, count) for column in columns])
 
     def cursor(self, projection: Schema, *, end: int) -> Callable[[range, Offsets | None], list[pa.Array]]:
         """Read ranges of rows; see `FragmentReader.cursor`."""

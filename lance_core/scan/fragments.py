@@ -122,7 +122,7 @@ def _window_of(batches: Iterator[pa.RecordBatch], limit: int | None, offset: int
     for batch in batches:
         skipped = min(offset, batch.num_rows)
         offset -= skipped
-        part = batch.slice(skipped, limit)
+        part = batch.slice(skipped, limit) if skipped or limit is not None else batch
         if part.num_rows:
             yield part
         limit = None if limit is None else limit - part.num_rows
@@ -171,6 +171,10 @@ def scan_fragment(
     batches = reader.scan(plan.projection, start=start, end=end, batch_size=plan.batch_size, is_kept=plan.is_kept)
     for rows in batches:
         keep = reader.live_mask(rows.start, rows.start + rows.num_rows)
+        whole = rows.values if keep is None and isinstance(rows.values, pa.RecordBatch) else None
+        if whole is not None and whole.schema.equals(plan.schema, check_metadata=True):
+            yield whole
+            continue
         offsets = _kept_offsets(plan, rows, keep)
         columns = list(rows.columns) if keep is None else _filtered(rows.columns, plan.projection, keep)
         yield _output(reader, plan, plan.projection, columns, offsets)

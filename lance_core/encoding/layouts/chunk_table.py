@@ -241,6 +241,23 @@ def join_tables(tables: Sequence[ChunkTable]) -> ChunkTable:
     )
 
 
+def select_range(table: ChunkTable, rows: range) -> tuple[slice, int, int]:
+    """Return the chunks that consecutive rows need, which are not lists: as `select_rows` in a third of the steps.
+
+    Args:
+        table: Chunks of a page.
+        rows: At least one row.
+
+    Returns:
+        The chunks, where the first row stands among their rows, and how many these have.
+    """
+    first_rows = table.grid[3]
+    low = int(first_rows.searchsorted(rows.start, side="right")) - 1
+    high = int(first_rows.searchsorted(rows.stop))
+    first = int(first_rows[low])
+    return slice(low, high), rows.start - first, int(first_rows[high - 1] + table.grid[4, high - 1]) - first
+
+
 def select_rows(table: ChunkTable, rows: range | Int64s) -> ChunkSelection:
     """Return the chunks that some rows need.
 

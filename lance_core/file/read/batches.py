@@ -16,7 +16,7 @@ import pyarrow as pa
 from lance_core.encoding.arrow_values import join_values, slice_values, take_values
 from lance_core.encoding.kernels import starts_of
 from lance_core.encoding.layouts import mini_block
-from lance_core.encoding.layouts.chunk_table import byte_ranges, select_rows
+from lance_core.encoding.layouts.chunk_table import byte_ranges, select_range, select_rows
 from lance_core.encoding.layouts.page import Decoded, to_arrow
 from lance_core.encoding.layouts.scattered_lists import ListRun, decode_rows, shares_levels
 from lance_core.encoding.layouts.scattered_values import (
@@ -123,19 +123,20 @@ class BatchJob:
         for part in parts:
             table, first = read.pages.indexes[part.number].table, int(read.column.first_rows[part.number])
             if len(part.rows) == part.page.num_rows:
-                self._add_grid(table.grid.copy() if read.base else table.grid, read.base)
+                self._add_grid(table.grid, read.base)
                 start = self.num_rows if start < 0 else start
                 self.num_rows += part.page.num_rows
                 continue
-            selection = select_rows(table, range(first + part.rows[0], first + int(part.rows[-1]) + 1))
-            self._add_grid(table.grid[:, selection.chunks], read.base)
-            start = self.num_rows + int(selection.rows[0]) if start < 0 else start
-            self.num_rows += selection.num_rows
+            chunks, inside, count = select_range(table, range(first + part.rows[0], first + int(part.rows[-1]) + 1))
+            self._add_grid(table.grid[:, chunks], read.base)
+            start = self.num_rows + inside if start < 0 else start
+            self.num_rows += count
         self._add_segment(read, start, [part.number for part in parts], [len(part.rows) for part in parts])
 
     def _add_grid(self, grid: Int64s, base: int) -> None:
-        """Add what a chunk table says of some chunks, which is a copy of it if there is a base."""
+        """Add what a chunk table says of some chunks."""
         if base:
+            grid = grid.copy()
             grid[0] += base
         self.grids.append(grid)
 
