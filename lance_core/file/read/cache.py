@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from lance_core.file.read.page_index import JoinedChunks, SparseIndex
     from lance_core.format.file.page_layout import PageLayout
 
-_COLUMN_BYTES = 1 << 10
-"""Bytes of an opened column without its pages: a dozen small objects."""
+_COLUMN_BYTES, _PAGE_BYTES = 1 << 11, 1 << 10
+"""Bytes of an opened column and of each of its pages, without what they hold: some dozens of small objects."""
 
 _ONE_PAGE = 2
 """Length of the first rows of a column of one page: that of the page, and the end."""
@@ -107,11 +107,13 @@ class PageCache:
         kinds: dict[object, object],
         readers: dict[int, Any],
         source: PageCache | None = None,
+        *,
+        is_shared: bool = True,
     ) -> None:
         self._first_rows = first_rows
         self.kinds = kinds
         self.readers = readers
-        self._is_shared = source is None
+        self._is_shared = is_shared
         self.layouts: dict[int, PageLayout] = {} if source is None else source.layouts
         self.encodings: dict[int, Any] = {} if source is None else source.encodings
         self.indexes: dict[int, MiniBlockIndex] = {} if source is None else dict(source.indexes)
@@ -294,7 +296,7 @@ class FileCache:
         derived: What was made of the whole file, by what tells it from other such things.
         readers: How the scalar kernel reads chunks, by identity of their layout.
         bounds: First row of each page, and the end, by the rows in each; columns whose pages are alike share it.
-        budget: Counts chunk tables, dictionaries, opened columns and what is derived.
+        budget: Counts columns and their pages, chunk tables, dictionaries and what is derived.
     """
 
     __slots__ = ("_columns", "_source", "bounds", "budget", "derived", "kinds", "opened", "parsed", "readers")
@@ -310,6 +312,14 @@ class FileCache:
         self.budget = Budget()
         self.opened: deque[Opened] = deque()
 
+    def empty(self) -> None:
+        """Let go of what takes memory; readers of the file that are open still hold this entry.
+
+        Nothing is removed from where it is: who reads meanwhile goes on with what there was.
+        """
+        self.parsed.pages = {}
+        self._columns, self.derived, self.opened, self.budget = {}, {}, deque(), Budget()
+
     def transient(self) -> FileCache:
         """Return a cache for one stream: it knows the same, and what it learns of pages serves no other reader."""
         return FileCache(self)
@@ -317,9 +327,8 @@ class FileCache:
     def keep(self, opened: Opened) -> None:
         """Keep the fields of a projection in the place of those that were opened first."""
         if len(self.opened) >= strategy.MAX_OPENED:
-            self.budget.num_bytes -= _COLUMN_BYTES * len(self.opened.popleft().columns)
+            self.opened.popleft()
         self.opened.append(opened)
-        self.budget.num_bytes += _COLUMN_BYTES * len(opened.columns)
 
     def pages(self, number: int, first_rows: Int64s, items_per_row: int = 1) -> PageCache:
         """Return the cache entry of a column.
@@ -331,10 +340,17 @@ class FileCache:
         """
         entry = self._columns.get(number)
         if entry is None:
-            source = None if self._source is None else self._source.pages(number, first_rows, items_per_row)
-            pages = PageCache(first_rows, self.budget, self.kinds, self.readers, source)
+            source = None if self._source is None else self._source.known_pages(number)
+            is_shared = self._source is None
+            pages = PageCache(first_rows, self.budget, self.kinds, self.readers, source, is_shared=is_shared)
             entry = self._columns[number] = (pages, items_per_row)
+            self.budget.num_bytes += _COLUMN_BYTES + _PAGE_BYTES * (len(first_rows) - 1)
         return entry[0]
+
+    def known_pages(self, number: int) -> PageCache | None:
+        """Return the cache entry of a column if there is one."""
+        entry = self._columns.get(number)
+        return None if entry is None else entry[0]
 
     def forget(self, row: int) -> None:
         """Drop what is known of pages that end at a row or before it."""
@@ -380,7 +396,7 @@ class FileCaches:
             entry = self._files.pop(file, None)
             entry = self._files[file] = FileCache() if entry is None else entry
             if len(self._files) > self._most_files:
-                self._files.popitem(last=False)
+                self._files.popitem(last=False)[1].empty()
             self._num_found += 1
             if self._num_found % self._step == 0:
                 self._drop()
@@ -392,9 +408,17 @@ class FileCaches:
         while len(self._files) > 1 and num_bytes > self._most_bytes:
             _, dropped = self._files.popitem(last=False)
             num_bytes -= dropped.budget.num_bytes
+            dropped.empty()
 
-    def has_room(self, cache: FileCache) -> bool:
-        """Return whether a scan may keep the metadata of a file: it is one of these, and they are not too large."""
+    def has_room(self, cache: FileCache, most_of_file: int | None = None) -> bool:
+        """Return whether a scan may keep the metadata of a file: it is one of these, and they are not too large.
+
+        Args:
+            cache: The entry of the file.
+            most_of_file: Bytes of this entry at most; None for as many as all may have together.
+        """
+        if most_of_file is not None and cache.budget.num_bytes > most_of_file:
+            return False
         with self._lock:
             files = list(self._files.values())
         return cache in files and sum([entry.budget.num_bytes for entry in files]) < self._most_bytes

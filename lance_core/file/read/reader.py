@@ -197,7 +197,7 @@ class DataFileReader:
         with self._blame:
             stream = self._stream(projection, columns, end, keeps=is_kept)
         widths = [field.widths for field in stream.fields]
-        windows = None if is_kept else strategy.Windows(widths, batch_size)
+        windows = None if is_kept else strategy.Windows(widths, batch_size, projection)
         step = strategy.kept_window_rows([width for field in widths for width in field], batch_size)
         with self._blame:
             pages = self._page_bytes(stream.fields, range(start, end))
@@ -417,20 +417,21 @@ class DataFileReader:
             projection: The fields.
             columns: As in `scan`.
             end: Row behind the last one.
-            keeps: Metadata of pages may be cached, if there is room.
+            keeps: Whatever there is room for may be cached; else a few MiB of the file.
         """
+        most = None if keeps else strategy.MOST_STREAMED_BYTES
 
         def opened() -> tuple[list[FieldReader], FileCache]:
             cache = self._cache.transient()
             return self._content.fields(projection, columns, cache), cache
 
-        if keeps and FILE_CACHES.has_room(self._cache):
+        if FILE_CACHES.has_room(self._cache, most):
             fields = self._opened(projection, columns)
             _check_end(end, fields.num_rows)
-            return _Stream(fields.fields, fields.schema, self._cache, opened)
+            return _Stream(fields.fields, fields.schema, self._cache, opened, most)
         fields, cache = opened()
         _check_end(end, self._num_rows(fields))
-        return _Stream(fields, projection.to_arrow(), cache, None)
+        return _Stream(fields, projection.to_arrow(), cache, None, most)
 
     def _opened(self, projection: Schema, columns: Mapping[int, int]) -> Opened:
         """The fields of a projection; many calls in a row ask for the same, and so does who opens the file again."""
@@ -513,6 +514,7 @@ class _Stream:
         schema: Of what is read.
         cache: Takes the metadata of their pages.
         opened: Opens the fields with a cache for the stream alone; None if they have that.
+        most: Bytes of metadata of the file that may be kept; None for as many as there is room for.
     """
 
     def __init__(
@@ -521,16 +523,18 @@ class _Stream:
         schema: pa.Schema,
         cache: FileCache,
         opened: Callable[[], tuple[list[FieldReader], FileCache]] | None,
+        most: int | None,
     ) -> None:
         self.fields = fields
         self.schema = schema
         self._cache = cache
         self._opened = opened
+        self._most = most
 
     def passed(self, row: int) -> None:
         """Forget what lies before a row, which is not read again, unless there is room to keep it."""
         if self._opened is not None:
-            if FILE_CACHES.has_room(self._cache):
+            if FILE_CACHES.has_room(self._cache, self._most):
                 return
             (self.fields, self._cache), self._opened = self._opened(), None
         self._cache.forget(row)

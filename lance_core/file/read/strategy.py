@@ -7,6 +7,7 @@ value as for a thousand. Figures name the row of benchmarks/README.md that they 
 
 from __future__ import annotations
 
+from threading import Lock
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -63,6 +64,9 @@ MOST_CACHED_FILES = 64
 MOST_CACHED_BYTES = 1 << 25
 """Chunk tables, dictionaries and opened columns of all files together: 32 MiB (row 24, "open, take 100")."""
 
+MOST_STREAMED_BYTES = 1 << 22
+"""Likewise of one file that is streamed; more is forgotten once its rows are passed (row 29, memory)."""
+
 MAX_OPENED = 4
 """Projections of a file whose fields stay open."""
 
@@ -97,6 +101,9 @@ KEPT_BYTES_OF_A_COLUMN = 1 << 19
 
 CAUTION = 8
 """The first window is so much smaller: what is compressed may be much larger than it looks."""
+
+_RECENT_SCANS = 8
+"""Projections of which the bytes of their rows are remembered."""
 
 GUESSED_STRING_BYTES = 16
 LEVELS_SHARE = 4
@@ -218,27 +225,63 @@ def request_bytes(num_columns: int) -> int:
     return min(MOST_OF_A_COLUMN, max(LEAST_OF_A_COLUMN, MOST_HELD // 2 // max(1, num_columns)))
 
 
+class _Growths:
+    """Bytes of the rows of each field as scans measured them last, those guessed = 1; may be shared by threads."""
+
+    def __init__(self) -> None:
+        self._recent: list[tuple[object, list[float]]] = []
+        self._lock = Lock()
+
+    def find(self, asked: object) -> list[float] | None:
+        """Return what was measured of the same object."""
+        with self._lock:
+            return next((growths for before, growths in self._recent if before is asked), None)
+
+    def learn(self, asked: object, growths: list[float]) -> None:
+        """Replace what was known of an object."""
+        with self._lock:
+            others = [entry for entry in self._recent if entry[0] is not asked]
+            self._recent = [(asked, growths), *others[: _RECENT_SCANS - 1]]
+
+
+_growths = _Growths()
+
+
 class Windows:
     """Rows that a scan decodes at once: at first a part of what was guessed, then what bytes of rows before allow.
+
+    Scans that ask for the same of another file of the table, or once more, begin with what was measured of it.
 
     Args:
         fields: Guessed bytes of a row in each column of each field.
         batch_size: Rows of a batch.
+        asked: What is read: the same object for all files of a table; None for anything else.
     """
 
-    def __init__(self, fields: list[list[float]], batch_size: int) -> None:
-        self._fields, self._batch_size = fields, batch_size
-        guess = window_rows([width for widths in fields for width in widths], batch_size)
-        self._rows = max(1, guess // CAUTION // batch_size) * batch_size
+    def __init__(self, fields: list[list[float]], batch_size: int, asked: object = None) -> None:
+        self._fields, self._batch_size, self._asked = fields, batch_size, asked
+        growths = None if asked is None else _growths.find(asked)
+        if growths is None:
+            guess = window_rows([width for widths in fields for width in widths], batch_size)
+            self._rows = max(1, guess // CAUTION // batch_size) * batch_size
+        else:
+            self._set_rows(growths)
 
     def __next__(self) -> int:
         return self._rows
 
     def learn(self, num_bytes: list[int], num_rows: int) -> None:
-        """Heed the bytes that fields came to for so many rows: alike in each of their columns, as far as is known."""
+        """Heed the bytes that fields came to for so many rows."""
+        growths = [size / num_rows / (sum(guessed) or 1) for size, guessed in zip(num_bytes, self._fields, strict=True)]
+        self._set_rows(growths)
+        if self._asked is not None:
+            _growths.learn(self._asked, growths)
+
+    def _set_rows(self, growths: list[float]) -> None:
+        """Allow as many rows as fit if fields grow so; bytes are alike in each of their columns, as far as is known."""
         widths = [
-            max(size / num_rows / len(guessed), width / LEVELS_SHARE)
-            for size, guessed in zip(num_bytes, self._fields, strict=True)
+            max(growth * sum(guessed) / len(guessed), width / LEVELS_SHARE)
+            for growth, guessed in zip(growths, self._fields, strict=True)
             for width in guessed
         ]
         self._rows = window_rows(widths, self._batch_size)

@@ -227,14 +227,48 @@ def test_a_condition_keeps_what_it_learns(data_file, monkeypatch):
     assert _coded(_reader(data_file), "price") == TABLE["price"].to_pylist()
 
 
-def test_a_stream_keeps_nothing(data_file, monkeypatch):
+@pytest.mark.parametrize("most", [1 << 22, -1])
+def test_a_stream_keeps_little(data_file, monkeypatch, most):
+    """What it learns of a small file serves the next stream; of a large one it is forgotten on the way."""
+    monkeypatch.setattr("lance_core.file.read.strategy.MOST_STREAMED_BYTES", most)
     known = FileCaches()
     monkeypatch.setattr("lance_core.file.read.reader.FILE_CACHES", known)
     data_file.write(TABLE)
-    assert _scan(_reader(data_file), is_kept=False).equals(TABLE)
+    assert _scan(_reader(data_file), is_kept=False, batch_size=1000).equals(TABLE)
     (found,) = known._files.values()
-    assert not any(pages.indexes for pages, *_ in found._columns.values())
-    assert found.budget.num_bytes == 0
+    indexes = [index for pages, *_ in found._columns.values() for index in pages.indexes.values()]
+    assert len(indexes) == (4 if most > 0 else 0)
+    if most > 0:
+        _forbid(monkeypatch)
+        assert _scan(_reader(data_file), is_kept=False, batch_size=1000).equals(TABLE)
+
+
+def test_columns_that_a_stream_opens_count_as_kept(data_file, monkeypatch):
+    """Else the metadata of 64 files of a thousand columns would stay: 128 MiB."""
+    known = FileCaches()
+    monkeypatch.setattr("lance_core.file.read.reader.FILE_CACHES", known)
+    data_file.write(TABLE)
+    reader = _reader(data_file)
+    columns = {leaf.id: number for number, leaf in enumerate(reader.schema.leaves())}
+    next(reader.scan(reader.schema, columns, start=0, end=ROWS, batch_size=1000, is_kept=False))
+    (found,) = known._files.values()
+    assert found.budget.num_bytes >= len(columns) * ((1 << 11) + (1 << 10))
+
+
+def test_a_file_that_was_let_go_is_emptied_and_can_still_be_read(data_file, monkeypatch):
+    """Open readers hold their entry: those of 40 files of a thousand columns held 100 MiB."""
+    known = FileCaches(most_files=1)
+    monkeypatch.setattr("lance_core.file.read.reader.FILE_CACHES", known)
+    data_file.write(TABLE)
+    reader = _reader(data_file)
+    columns = {leaf.id: number for number, leaf in enumerate(reader.schema.leaves())}
+    batches = reader.scan(reader.schema, columns, start=0, end=ROWS, batch_size=1000, is_kept=False)
+    first = next(batches)
+    known.find("another")
+    assert reader._cache.budget.num_bytes == 0
+    assert not reader._cache.opened
+    assert pa.Table.from_batches([first, *batches]).equals(TABLE)
+    assert _scan(reader, is_kept=True).equals(TABLE)
 
 
 def test_a_scan_keeps_no_more_than_there_is_room_for(data_file, monkeypatch):

@@ -90,3 +90,16 @@ def test_windows_grow_to_what_the_rows_before_came_to():
     assert next(windows) == strategy.window_rows([8.0] + [32.0] * 6, 1024) > strategy.CAUTION * first
     windows.learn([0, 0], first)  # what is null now need not be so later
     assert next(windows) == strategy.window_rows([2.0] + [float(least)] * 6, 1024)
+
+
+def test_windows_begin_with_what_the_file_before_came_to():
+    asked, rows = object(), 1024
+    windows = strategy.Windows([[8.0], [16.0]], rows, asked)
+    first = next(windows)
+    windows.learn([8 * first, 160 * first], first)
+    assert next(strategy.Windows([[8.0], [16.0]], rows, asked)) == strategy.window_rows([8.0, 160.0], rows)
+    assert next(strategy.Windows([[8.0], [32.0]], rows, asked)) == strategy.window_rows([8.0, 320.0], rows)
+    assert next(strategy.Windows([[8.0], [16.0]], rows, object())) == next(strategy.Windows([[8.0], [16.0]], rows))
+    for _ in range(8):
+        strategy.Windows([[8.0]], rows, object()).learn([8], 1)
+    assert next(strategy.Windows([[8.0], [16.0]], rows, asked)) == first  # too many others came since
