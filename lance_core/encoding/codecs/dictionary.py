@@ -75,8 +75,9 @@ def sampled_distinct(values: FixedValues | VariableValues) -> int | None:
     distinct = len(sample.unique())
     if distinct * 2 <= len(sample):
         return distinct
-    if isinstance(values, VariableValues) or _guess(distinct, len(sample)) is None:
-        return None
+    guess = None if isinstance(values, VariableValues) else _guess(distinct, len(sample))
+    if guess is None or len(values) <= _SAMPLE_BLOCKS * _LARGE_SAMPLE_BLOCK:
+        return guess  # to look at all of so few values costs as much as to build the dictionary
     positions = sample_positions(len(values), _LARGE_SAMPLE_BLOCK)
     return _guess(len(whole.take(numbers_array(positions)).unique()), len(positions))
 

@@ -117,6 +117,13 @@ def _put_in_order(rows: npt.NDArray[Any], out: npt.NDArray[Any]) -> None:
     out.view(_ROW).reshape(len(out), 8, *digits)[...] = sources.T
 
 
+def _in_rows(blocks: npt.NDArray[Any], rows: npt.NDArray[Any]) -> None:
+    """Values of blocks, shape (n, 1024), to rows that adjoin, shape (T, n, lanes): the reverse of `_put_in_order`."""
+    digits = (2,) * (len(rows).bit_length() - 4)
+    sources = np.ascontiguousarray(blocks).view(_ROW).reshape(len(blocks), 8, *digits)
+    rows.view(_ROW).reshape(*digits, 8, rows.shape[1])[...] = sources.T
+
+
 def unpack_blocks(packed_words: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Unpack a few adjoining blocks.
 
@@ -222,12 +229,6 @@ def _rows_of_values(bits: int) -> Int64s:
     return rows
 
 
-def _values_of_rows(bits: int) -> Int64s:
-    """Return an array of shape (1024,): the values of a block in the order of rows."""
-    return np.concatenate([np.arange(BLOCK // bits, dtype=np.int64) + row_start(row) for row in range(bits)])
-
-
-_VALUES_OF_ROWS = {bits: _values_of_rows(bits) for bits in (8, 16, 32, 64)}
 _ROWS_OF_VALUES = {bits: _rows_of_values(bits) for bits in (8, 16, 32, 64)}
 _LOW_BITS = {bits: np.array([(1 << n) - 1 for n in range(bits + 1)], f"<u{bits // 8}") for bits in (8, 16, 32, 64)}
 
@@ -353,7 +354,8 @@ def pack(blocks: npt.NDArray[Any], width: int) -> npt.NDArray[Any]:
     if width == 0 or len(blocks) == 0:
         return np.empty((width, len(blocks), lanes), dtype)
     layout = _places_of_rows(bits, width)
-    rows = blocks.take(_VALUES_OF_ROWS[bits], axis=1).reshape(len(blocks), bits, lanes).transpose(1, 0, 2)
+    rows = np.empty((bits, len(blocks), lanes), dtype)
+    _in_rows(blocks, rows)
     packed = np.bitwise_or.reduceat(rows << layout.shifts, layout.firsts, axis=0)
     if len(layout.split):
         packed[layout.following] |= rows[layout.split] >> layout.rest
@@ -394,14 +396,15 @@ def _places_of_rows(bits: int, width: int) -> _Layout:
 
 
 def _pack_rows(blocks: npt.NDArray[Any], width: int) -> npt.NDArray[Any]:
-    """Pack values of shape (n, 1024) into words of shape (W, n, lanes)."""
+    """Pack values of shape (n, 1024) into words of shape (W, n, lanes); rows adjoin first, as in `_unpack_rows`."""
     bits = blocks.dtype.itemsize * 8
     lanes = BLOCK // bits
     packed = np.empty((width, len(blocks), lanes), blocks.dtype)
     shifted = np.empty((len(blocks), lanes), blocks.dtype)
-    for row in range(bits):
+    rows = _ROWS.array(len(blocks) * BLOCK, blocks.dtype).reshape(bits, len(blocks), lanes)
+    _in_rows(blocks, rows)
+    for row, values in enumerate(rows):
         word, shift = divmod(row * width, bits)
-        values = blocks[:, row_start(row) : row_start(row) + lanes]
         if shift == 0:
             packed[word] = values
         else:
