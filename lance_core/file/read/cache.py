@@ -415,13 +415,15 @@ class FileCaches:
 
         Args:
             cache: The entry of the file.
-            most_of_file: Bytes of this entry at most; None for as many as all may have together.
+            most_of_file: Bytes of this entry at most, all then may have four times as many; None for all there is.
         """
         if most_of_file is not None and cache.budget.num_bytes > most_of_file:
             return False
         with self._lock:
             files = list(self._files.values())
-        return cache in files and sum([entry.budget.num_bytes for entry in files]) < self._most_bytes
+        most_of_all = self._most_bytes if most_of_file is None else 4 * most_of_file
+        num_bytes = sum([entry.budget.num_bytes for entry in files])
+        return cache in files and num_bytes < min(most_of_all, self._most_bytes)
 
 
 FILE_CACHES = FileCaches()

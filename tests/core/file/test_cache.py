@@ -295,3 +295,13 @@ def test_a_scan_keeps_nothing_of_a_file_that_was_let_go(data_file, monkeypatch):
     known.find("another")
     assert _scan(reader, is_kept=True).equals(TABLE)
     assert reader._cache.budget.num_bytes == 0
+
+
+def test_a_stream_has_room_for_four_files_of_the_most_that_it_may_keep():
+    known = FileCaches(most_bytes=1000)
+    first, second = known.find("a"), known.find("b")
+    first.budget.num_bytes, second.budget.num_bytes = 350, 50
+    assert known.has_room(second)
+    assert known.has_room(second, 101)
+    assert not known.has_room(second, 100)
+    assert not known.has_room(first, 101)
