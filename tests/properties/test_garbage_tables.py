@@ -39,7 +39,7 @@ _NUMBERS = count()
 def without_checksums(monkeypatch):
     monkeypatch.setenv("LANCE_CORE_CHECKSUMS", "off")
     for module in ("manifest", "transaction", "deletion"):
-        monkeypatch.setattr(f"lance_core.format.{module}.check_section", lambda *_, **__: True)
+        monkeypatch.setattr(f"lance_core.format.table.{module}.check_section", lambda *_, **__: True)
 
 
 def table():

@@ -111,11 +111,11 @@ def test_a_batch_of_small_rows_ends_at_no_number_of_bytes(spark, uri):
         spark.conf.set(BATCH_BYTES, before)
 
 
-@pytest.mark.parametrize("needed", ["reader", "rows_job", "fragment_work"])
+@pytest.mark.parametrize("needed", ["reading.reader", "writing.rows_job", "functions.fragment_work"])
 def test_workers_do_not_load_what_only_some_need(needed):
-    ours = [f"lance_core.spark.{name}" for name in ("columns", "merge", "modify", "read", "write")]
+    ours = [f"lance_core.spark.functions.{name}" for name in ("columns", "merge", "modify", "read", "write")]
     rare = ["dagster", "pandas", "fsspec", "sqlglot", "lance_core.optimize", *ours]
-    if needed == "fragment_work":
+    if needed == "functions.fragment_work":
         rare.remove("lance_core.optimize")
     code = f"import sys, lance_core.spark.{needed}; print([name for name in {rare} if name in sys.modules])"
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path.cwd())

@@ -20,7 +20,7 @@ def preload(worker):
     for name in ["pyarrow", *(["pandas"] if worker == "pyspark.worker" else [])]:  # others plan and commit
         import_module(name)
     if os.environ.get("WORKERS_HAVE_LANCE_CORE") != "no":
-        for name in ("spark.source", "spark.reader", "spark.sink", "sql.parse"):
+        for name in ("spark.source", "spark.reading.reader", "spark.writing.sink", "sql.parse"):
             import_module(f"lance_core.{name}")
         # A job that failed waits for tasks that still run, which those of tests do for milliseconds.
         import_module("lance_core.spark.common.task_names").LAST_TASKS = 1.0
