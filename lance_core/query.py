@@ -1,6 +1,5 @@
 """Queries of full-text searches; names and arguments as in pylance."""
 
-from lance_core.common.unsupported import late_names
 from lance_core.index.text.query import (
     BooleanQuery,
     BoostQuery,
@@ -10,6 +9,7 @@ from lance_core.index.text.query import (
     FullTextQuery,
     FullTextQueryType,
     MatchQuery,
+    MinHashQuery,
     MultiMatchQuery,
     Occur,
     PhraseQuery,
@@ -24,9 +24,8 @@ __all__ = [
     "FullTextQuery",
     "FullTextQueryType",
     "MatchQuery",
+    "MinHashQuery",
     "MultiMatchQuery",
     "Occur",
     "PhraseQuery",
 ]
-
-__getattr__ = late_names("lance_core.query")

@@ -17,6 +17,7 @@ from lance_core.errors import InvalidInputError
 from lance_core.format.blobs import blob_view
 from lance_core.format.extensions import batches_with_types, with_types
 from lance_core.format.table.index_metadata import index_kind
+from lance_core.index.text.query import MinHashQuery
 from lance_core.methods.arguments import check_window, names_of
 from lance_core.methods.scanner_builder import ScannerBuilder
 from lance_core.scan.blob_rows import blob_leaves, described_blobs
@@ -113,7 +114,7 @@ class ScanOptions(ReadOptions, total=False):
         scan_in_order: Accepted: the order is always that of the table.
     """
 
-    nearest: Mapping[str, Any] | None
+    nearest: Mapping[str, Any] | MinHashQuery | None
     batch_size: int | None
     batch_size_bytes: int | None
     batch_readahead: int | None
@@ -377,7 +378,7 @@ def make_scanner(
     io_buffer_size: int | None = None,
     late_materialization: bool | Sequence[str] | None = None,
     use_stats: bool | None = None,
-    nearest: Mapping[str, Any] | None = None,
+    nearest: Mapping[str, Any] | MinHashQuery | None = None,
     full_text_query: Any = None,
     fast_search: bool | None = None,
     index_segments: Iterable[Any] | None = None,
@@ -462,7 +463,7 @@ def _checked_columns(columns: Sequence[str] | Mapping[str, str] | None) -> Seque
 
 def _ranking(
     manifest: Manifest,
-    nearest: Mapping[str, Any] | None,
+    nearest: Mapping[str, Any] | MinHashQuery | None,
     full_text_query: Any,
     searched: Callable[..., ScanPlan] | None,
     *,
@@ -481,6 +482,11 @@ def _ranking(
     """
     if nearest is not None and full_text_query is not None:
         raise InvalidInputError("give 'nearest' or 'full_text_query', not both; reciprocal_rank_fusion joins results")
+    if isinstance(nearest, MinHashQuery):
+        from lance_core.scan.search.duplicates import DuplicateRanking  # noqa: PLC0415 rarely needed
+
+        plan = searched([ROW_ADDRESS]) if searched else None
+        return DuplicateRanking(manifest=manifest, query=nearest, prefilter=plan, count=count, only_index=only_index)
     if nearest is not None:
         from lance_core.scan.search.vector_ranking import nearest_ranking  # noqa: PLC0415 rarely needed
 

@@ -72,7 +72,6 @@ _METHODS: dict[str, dict[str, str]] = {
         **dict.fromkeys(
             [
                 "disable_scoring_autoprojection",
-                "minhash_search",
                 "with_index_segments",
             ],
             _SEARCH,
@@ -112,7 +111,6 @@ _METHODS: dict[str, dict[str, str]] = {
         ["lance_metrics_catalog", "register_lance_metrics_recorder", "snapshot_lance_metrics"], _NATIVE
     ),
     "lance_core.progress": {"IndexProgress": _INDICES},
-    "lance_core.query": {"MinHashQuery": "lance_core does not read MINHASHLSH indices"},
     "lance_core.udf": {
         "BatchUDFCheckpoint": "give batch_udf a checkpoint_file",
         "normalize_transform": "add_columns takes all forms",

@@ -15,6 +15,7 @@ from lance_core.index.scalar.json_member import json_member_kind
 from lance_core.index.scalar.ngram import NGRAM
 from lance_core.index.scalar.zone_map import ZONE_MAP
 from lance_core.index.text.inverted import INVERTED
+from lance_core.index.text.minhash import MINHASH
 from lance_core.index.vector.kind import VECTOR
 from lance_core.index.vector.train import INDEX_TYPES
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from lance_core.index.scalar.json_member import JsonMemberKind
 
 KINDS: dict[str, IndexKind] = {
-    kind.name: kind for kind in (BTREE, BITMAP, LABEL_LIST, NGRAM, ZONE_MAP, BLOOM_FILTER, INVERTED)
+    kind.name: kind for kind in (BTREE, BITMAP, LABEL_LIST, NGRAM, ZONE_MAP, BLOOM_FILTER, INVERTED, MINHASH)
 }
 """By name in `create_scalar_index`."""
 

@@ -130,3 +130,8 @@ class MovedEntries(MovedSegment):
     def expected_entries(self, values: pa.Array, rows: Int64s) -> Iterator[tuple[pa.Array, Int64s]]:
         """Return the entries that some rows must have."""
         return self._entries.expected_entries(values, rows)
+
+
+def original_segment(segment: Segment) -> Segment:
+    """Return a segment as it was written, also if compactions moved its rows since."""
+    return segment.segment if isinstance(segment, MovedSegment) else segment

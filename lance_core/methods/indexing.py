@@ -112,6 +112,7 @@ def create_scalar_index(
             - ``"ZONEMAP"``: smallest and largest value, nulls and NaN of each run of rows; skips runs.
             - ``"BLOOMFILTER"``: a Bloom filter of each run of rows; skips runs for ``=`` and ``IN``.
             - ``"INVERTED"`` or ``"FTS"``: the rows of each word of texts, for ``full_text_query``.
+            - ``"MINHASHLSH"``: signatures of texts, which find near duplicates with `MinHashQuery`.
 
             Indices of other kinds that pylance made are kept right.
         name: Name of the index; ``{column}_idx`` if None.
@@ -121,9 +122,9 @@ def create_scalar_index(
         index_uuid: Name of the index folder; random if None.
         rows_per_zone: Rows in each run of a ``"ZONEMAP"``; 8192 if None.
         number_of_items: Rows in each run of a ``"BLOOMFILTER"``; 8192 if None.
-        max_memory_bytes: Memory for sorting a ``"BTREE"``, ``"BITMAP"``, ``"LABEL_LIST"`` or ``"NGRAM"``; 512 MiB if
-            None. More rows are sorted in temporary files. An ``"INVERTED"`` index gets a partition for each GiB, or
-            for so many bytes.
+        max_memory_bytes: Memory for sorting a ``"BTREE"``, ``"BITMAP"``, ``"LABEL_LIST"``, ``"NGRAM"`` or
+            ``"MINHASHLSH"``; 512 MiB if None. More rows are sorted in temporary files. An ``"INVERTED"`` index gets a
+            partition for each GiB, or for so many bytes.
         conflict_retries: How often to make it anew when another commit rewrote the fragments.
         transaction_properties: Text for the history.
         progress_callback: Not supported, like ``format_version`` and ``document_granularity``.

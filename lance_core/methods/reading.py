@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pyarrow.compute import Expression
 
     from lance_core.format.table.fragment import Fragment
+    from lance_core.index.text.query import MinHashQuery
     from lance_core.methods.protocols import OpenDataset
     from lance_core.methods.sql_query import SqlQueryBuilder
     from lance_core.scan.plan import ScanPlan
@@ -44,7 +45,7 @@ def scanner(  # noqa: PLR0917 positional as in pylance
     filter: str | Expression | None = None,  # noqa: A002 the name in pylance
     limit: int | None = None,
     offset: int | None = None,
-    nearest: Mapping[str, Any] | None = None,
+    nearest: Mapping[str, Any] | MinHashQuery | None = None,
     batch_size: int | None = None,
     batch_size_bytes: int | None = None,
     batch_readahead: int | None = None,
@@ -70,7 +71,8 @@ def scanner(  # noqa: PLR0917 positional as in pylance
             ``metric``: ``l2``, ``cosine``, ``dot``, or ``hamming`` for uint8; ``distance_range``: a pair of bounds;
             ``use_index``: false to compare all vectors; ``nprobes``, ``minimum_nprobes``, ``maximum_nprobes``: how many
             partitions of an index are searched; ``refine_factor``: compare the vectors of so many times ``k`` rows that
-            an index finds. ``ef``, ``query_parallelism`` and ``approx_mode`` are accepted.
+            an index finds. ``ef``, ``query_parallelism`` and ``approx_mode`` are accepted. Or a `MinHashQuery`, which
+            searches near duplicates of a text: ``limit`` rows, or 10.
         batch_size: Rows read at a time; by default as many as make about 4 MiB, with a filter 32 MiB.
         batch_size_bytes: Bytes in a batch, roughly.
         batch_readahead: Accepted: it would make no difference to the rows.
@@ -120,7 +122,7 @@ def to_batches(  # noqa: PLR0917 positional as in pylance
     filter: str | Expression | None = None,  # noqa: A002 the name in pylance
     limit: int | None = None,
     offset: int | None = None,
-    nearest: Mapping[str, Any] | None = None,
+    nearest: Mapping[str, Any] | MinHashQuery | None = None,
     batch_size: int | None = None,
     batch_size_bytes: int | None = None,
     batch_readahead: int | None = None,
@@ -161,7 +163,7 @@ def to_table(  # noqa: PLR0917 positional as in pylance
     filter: str | Expression | None = None,  # noqa: A002 the name in pylance
     limit: int | None = None,
     offset: int | None = None,
-    nearest: Mapping[str, Any] | None = None,
+    nearest: Mapping[str, Any] | MinHashQuery | None = None,
     batch_size: int | None = None,
     batch_size_bytes: int | None = None,
     batch_readahead: int | None = None,
@@ -201,7 +203,7 @@ def to_reader(  # noqa: PLR0917 positional as in pylance
     filter: str | Expression | None = None,  # noqa: A002 the name in pylance
     limit: int | None = None,
     offset: int | None = None,
-    nearest: Mapping[str, Any] | None = None,
+    nearest: Mapping[str, Any] | MinHashQuery | None = None,
     batch_size: int | None = None,
     batch_size_bytes: int | None = None,
     batch_readahead: int | None = None,
@@ -259,7 +261,7 @@ def to_pandas(  # noqa: PLR0917 positional as in pylance
     filter: str | Expression | None = None,  # noqa: A002 the name in pylance
     limit: int | None = None,
     offset: int | None = None,
-    nearest: Mapping[str, Any] | None = None,
+    nearest: Mapping[str, Any] | MinHashQuery | None = None,
     batch_size: int | None = None,
     batch_readahead: int | None = None,
     fragment_readahead: int | None = None,

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from pyarrow.compute import Expression
 
+    from lance_core.index.text.query import MinHashQuery
     from lance_core.scan.ordering import ColumnOrdering
 
 
@@ -149,6 +150,10 @@ class ScannerBuilder:
         }
         return self._with(nearest={name: value for name, value in given.items() if value is not None})
 
+    def minhash_search(self, query: MinHashQuery) -> ScannerBuilder:
+        """Search near duplicates of a text; see `LanceDataset.scanner`."""
+        return self._with(nearest=query)
+
     def full_text_search(self, query: Any, columns: list[str] | None = None) -> ScannerBuilder:
         """Search texts: words and the columns to search, or a query of `lance_core.query`."""
         return self._with(full_text_query={"query": query, "columns": columns})
@@ -163,7 +168,6 @@ class ScannerBuilder:
         return self._with(fragments=None if fragments is None else list(fragments))
 
     disable_scoring_autoprojection = refused("ScannerBuilder.disable_scoring_autoprojection")
-    minhash_search = refused("ScannerBuilder.minhash_search")
     row_addr_prefilter = refused("ScannerBuilder.row_addr_prefilter")
     scan_stats_callback = refused("ScannerBuilder.scan_stats_callback")
     substrait_aggregate = refused("ScannerBuilder.substrait_aggregate")

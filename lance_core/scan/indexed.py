@@ -23,7 +23,7 @@ from lance_core.index import answer as answers
 from lance_core.index.answer import ADDRESS_SHIFT, UNKNOWN_ANSWER, RowAnswer
 from lance_core.index.column import find_column, path_of
 from lance_core.index.files import SegmentFiles
-from lance_core.index.moved import MovedSegment, load_later_moves
+from lance_core.index.moved import MovedSegment, load_later_moves, original_segment
 from lance_core.index.protocol import DerivedSegment, KeyedSegment, SampledSegment
 from lance_core.scan.fragment_columns import FragmentColumns
 from lance_core.scan.fragment_reader import FragmentReader
@@ -184,7 +184,7 @@ def open_segment(manifest: Manifest, files: OpenFiles, index: IndexMetadata) -> 
     if covering is None:
         return None
     segment = version.open(covering)
-    original = segment.segment if isinstance(segment, MovedSegment) else segment
+    original = original_segment(segment)
     derived = original if isinstance(original, DerivedSegment) else None
 
     by_row_id = manifest.uses_stable_row_ids and holds_row_ids(index)
@@ -206,6 +206,30 @@ def open_segment(manifest: Manifest, files: OpenFiles, index: IndexMetadata) -> 
         answer=answer,
         derive=None if derived is None else derived.values_of,
     )
+
+
+def segments_over(manifest: Manifest, files: OpenFiles, column: IndexedColumn, type_url: str) -> list[OpenSegment]:
+    """Return the segments of the first index of a kind over a column."""
+    result: dict[str, list[OpenSegment]] = {}
+    for index in manifest.indices:
+        fields = index_fields(index)
+        if fields.details is None or fields.details[0].lower() != type_url.lower():
+            continue
+        if fields.fields != (column.leaf.id,):
+            continue
+        with naming_index(index.name):
+            opened = open_segment(manifest, files, index)
+        if opened is not None:
+            result.setdefault(index.name, []).append(opened)
+    return next(iter(result.values()), [])
+
+
+def document_rows(manifest: Manifest, files: OpenFiles, opened: OpenSegment) -> Callable[[Int64s], Int64s]:
+    """Return a function that finds the rows of a segment's entries; -1 for those that are not there any more."""
+    fragments = manifest.fragments.select(opened.fragment_ids.tolist())
+    locate = row_places(files, fragments, by_row_id=opened.by_row_id)
+    moves = opened.segment.moves if isinstance(opened.segment, MovedSegment) else None
+    return locate if moves is None else lambda rows: locate(moves(rows))
 
 
 class _IndexedVersion:

@@ -123,19 +123,19 @@ _P1, _P2, _P3, _P4, _P5 = (
 _STRIPE = 32
 
 
-def hash_values(values: pa.Array) -> UInt64s:
-    """Return the hash of each value; none of them is null."""
+def hash_values(values: pa.Array, seed: int = 0) -> UInt64s:
+    """Return the xxHash64 of each value; none of them is null."""
     kind = values.type
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
-        return _hash_texts(values, np.int32)
+        return _hash_texts(values, np.int32, seed)
     if pa.types.is_large_string(kind) or pa.types.is_large_binary(kind):
-        return _hash_texts(values, np.int64)
+        return _hash_texts(values, np.int64, seed)
     width = kind.bit_width // 8
     data = np.frombuffer(values.buffers()[1] or b"", np.uint8)[values.offset * width :][: len(values) * width]
-    return _hash_rows(data.reshape(len(values), width))
+    return hash_rows(data.reshape(len(values), width), seed)
 
 
-def _hash_texts(values: pa.Array, offset_type: type[np.int32 | np.int64]) -> UInt64s:
+def _hash_texts(values: pa.Array, offset_type: type[np.int32 | np.int64], seed: int) -> UInt64s:
     buffers = values.buffers()
     offsets = np.frombuffer(buffers[1] or b"\0" * 8, offset_type)[values.offset : values.offset + len(values) + 1]
     data = np.frombuffer(buffers[2] or b"", np.uint8)
@@ -146,17 +146,17 @@ def _hash_texts(values: pa.Array, offset_type: type[np.int32 | np.int64]) -> UIn
     for low, high in pairwise(edges):
         if low < high:
             rows = order[low:high]
-            hashes[rows] = _hash_rows(data[starts[rows][:, None] + np.arange(int(lengths[rows[0]]))])
+            hashes[rows] = hash_rows(data[starts[rows][:, None] + np.arange(int(lengths[rows[0]]))], seed)
     return hashes
 
 
-def _hash_rows(data: npt.NDArray[np.uint8]) -> UInt64s:
-    """Return the hash of each row of bytes, shape (n, length), all rows at once."""
+def hash_rows(data: npt.NDArray[np.uint8], seed: int = 0) -> UInt64s:
+    """Return the xxHash64 of each row of bytes, shape (n, length), all rows at once."""
     num_rows, length = data.shape
-    at = 0
+    at, start = 0, np.uint64(seed)
     with np.errstate(over="ignore"):
         if length >= _STRIPE:
-            lanes = [np.full(num_rows, seed, np.uint64) for seed in (_P1 + _P2, _P2, np.uint64(0), np.uint64(0) - _P1)]
+            lanes = [np.full(num_rows, start + term, np.uint64) for term in (_P1 + _P2, _P2, np.uint64(0), -_P1)]
             while at + _STRIPE <= length:
                 lanes = [_round(lane, _word(data, at + 8 * lane_index, 8)) for lane_index, lane in enumerate(lanes)]
                 at += _STRIPE
@@ -164,7 +164,7 @@ def _hash_rows(data: npt.NDArray[np.uint8]) -> UInt64s:
             for lane in lanes:
                 hashes = (hashes ^ _round(np.zeros(num_rows, np.uint64), lane)) * _P1 + _P4
         else:
-            hashes = np.full(num_rows, _P5, np.uint64)
+            hashes = np.full(num_rows, start + _P5, np.uint64)
         hashes = hashes + np.uint64(length)
         while at + 8 <= length:
             hashes = hashes ^ _round(np.zeros(num_rows, np.uint64), _word(data, at, 8))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
@@ -264,6 +265,26 @@ class BooleanQuery(FullTextQuery):
     def of(self, occur: Occur) -> list[FullTextQuery]:
         """Return the queries of one kind."""
         return [query for result, query in self.queries if result is occur]
+
+
+@dataclass(frozen=True)
+class MinHashQuery:
+    """Near duplicates of a text, given as ``nearest``: rows whose shingles are mostly those of the text.
+
+    Attributes:
+        text: The text.
+        column: Column with an index of type ``"MINHASHLSH"``.
+
+    Raises:
+        InvalidInputError: Not a text and the name of a column.
+    """
+
+    text: str
+    column: str
+
+    def __post_init__(self) -> None:
+        """Check the attributes."""
+        _check_text(self.text, self.column)
 
 
 def columns_of(query: FullTextQuery) -> list[str]:

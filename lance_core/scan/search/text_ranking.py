@@ -60,7 +60,7 @@ class TextRanking:
 
     def rank(self, files: OpenFiles, fragments: Sequence[Fragment]) -> RankedRows:
         """Find the rows, ordered by score and row address."""
-        allowed = None if self.prefilter is None else _addresses(files, fragments, self.prefilter)
+        allowed = None if self.prefilter is None else matching_addresses(files, fragments, self.prefilter)
         search = TextSearch(self.manifest, files, fragments, allowed=allowed, only_index=self.only_index)
         best = search.hits(self.query, self.count).best(self.count)
         scores = numbers_array(best.scores.astype(np.float32))
@@ -86,7 +86,7 @@ def text_ranking(
     return TextRanking(manifest=manifest, query=parsed, prefilter=prefilter, count=count, only_index=only_index)
 
 
-def _addresses(files: OpenFiles, fragments: Sequence[Fragment], plan: ScanPlan) -> npt.NDArray[np.int64]:
+def matching_addresses(files: OpenFiles, fragments: Sequence[Fragment], plan: ScanPlan) -> npt.NDArray[np.int64]:
     """Return the addresses of the rows that match a filter, ascending."""
     batches = scan_fragments(files, fragments, plan)
     result = [np.asarray(batch.column(ROW_ADDRESS)).astype(np.int64) for batch in batches]

@@ -23,7 +23,7 @@ from lance_core.format.index.inverted_index import DEFAULT_TEXT_OPTIONS, TYPE_UR
 from lance_core.format.table.index_metadata import index_fields
 from lance_core.index.answer import ADDRESS_SHIFT
 from lance_core.index.column import column_to_index, path_of
-from lance_core.index.moved import MovedSegment
+from lance_core.index.moved import original_segment
 from lance_core.index.text.fields import FieldCollector, RowNumbers, combined_scores
 from lance_core.index.text.inverted import INVERTED, InvertedSegment
 from lance_core.index.text.inverted_words import NearPattern
@@ -39,7 +39,7 @@ from lance_core.index.text.query import (
     PhraseQuery,
 )
 from lance_core.index.text.score import Corpus, DocumentNorms, Wanted, WordPostings, scored
-from lance_core.scan.indexed import contains, naming_index, open_segment, row_places
+from lance_core.scan.indexed import contains, document_rows, naming_index, segments_over
 from lance_core.scan.search.text_rows import UnindexedRows
 
 if TYPE_CHECKING:
@@ -214,7 +214,7 @@ class TextSearch:
         column = column_to_index(self._manifest.schema, path)
         if not INVERTED.takes(column.type):
             raise InvalidInputError(f"column {path!r} has type {column.type}; full-text searches need texts")
-        segments = _segments(self._manifest, self._files, column)
+        segments = segments_over(self._manifest, self._files, column, TYPE_URL)
         covered = set[int]().union(*(segment.fragment_ids.tolist() for segment in segments))
         uncovered = [fragment for number, fragment in self._fragments.items() if number not in covered]
         is_whole = len(self._fragments) == len(self._manifest.fragments)
@@ -230,22 +230,6 @@ class TextSearch:
             )
 
 
-def _segments(manifest: Manifest, files: OpenFiles, column: IndexedColumn) -> list[OpenSegment]:
-    """Return the segments of the first full-text index over a column."""
-    result: dict[str, list[OpenSegment]] = {}
-    for index in manifest.indices:
-        fields = index_fields(index)
-        if fields.details is None or fields.details[0].lower() != TYPE_URL.lower():
-            continue
-        if fields.fields != (column.leaf.id,):
-            continue
-        with naming_index(index.name):
-            opened = open_segment(manifest, files, index)
-        if opened is not None:
-            result.setdefault(index.name, []).append(opened)
-    return next(iter(result.values()), [])
-
-
 def _naming(segments: Sequence[OpenSegment]) -> AbstractContextManager[None]:
     """Return a context whose errors about files name the index."""
     return naming_index(segments[0].index.name) if segments else nullcontext()
@@ -253,7 +237,7 @@ def _naming(segments: Sequence[OpenSegment]) -> AbstractContextManager[None]:
 
 def _unmoved(segment: Segment) -> InvertedSegment:
     """Return a full-text segment as it was written, also if compactions moved its rows since."""
-    original = segment.segment if isinstance(segment, MovedSegment) else segment
+    original = original_segment(segment)
     assert isinstance(original, InvertedSegment)  # noqa: S101 for the type checker: the entry tells the kind
     return original
 
@@ -420,14 +404,10 @@ class _ColumnSearch:
         return self._restricted(locate(partition.rows_of(documents)), scores)
 
     def _document_rows(self, opened: OpenSegment, segment: InvertedSegment) -> _DocumentRows:
-        return segment.kept_for(self._manifest, lambda: _DocumentRows(segment.partitions, self._locator(opened)))
+        def make() -> _DocumentRows:
+            return _DocumentRows(segment.partitions, document_rows(self._manifest, self._files, opened))
 
-    def _locator(self, opened: OpenSegment) -> Callable[[Int64s], Int64s]:
-        """Return a function that finds the rows of documents; -1 for those that are not there any more."""
-        fragments = self._manifest.fragments.select(opened.fragment_ids.tolist())
-        locate = row_places(self._files, fragments, by_row_id=opened.by_row_id)
-        moves = opened.segment.moves if isinstance(opened.segment, MovedSegment) else None
-        return locate if moves is None else lambda rows: locate(moves(rows))
+        return segment.kept_for(self._manifest, make)
 
     def _restricted(self, rows: Int64s, scores: Floats) -> Hits:
         selected = rows >= 0

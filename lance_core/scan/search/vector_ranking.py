@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 DISTANCE = "_distance"
 QUERY_INDEX = "query_index"
-_DISTANCE_FIELD = pa.field(DISTANCE, pa.float32())
+DISTANCE_FIELD = pa.field(DISTANCE, pa.float32())
 _QUERY_FIELD = pa.field(QUERY_INDEX, pa.int32(), nullable=False)
 
 
@@ -52,7 +52,7 @@ class NearestRanking:
     nearest: Nearest
     prefilter: ScanPlan | None
     leading: Sequence[pa.Field]
-    trailing: Sequence[pa.Field] = (_DISTANCE_FIELD,)
+    trailing: Sequence[pa.Field] = (DISTANCE_FIELD,)
 
     @property
     def text(self) -> str:
