@@ -28,14 +28,14 @@ class RowNumbers:
     """
 
     rows: Int64s
-    numbers: npt.NDArray[np.integer[Any]]
+    numbers: npt.NDArray[np.number[Any]]
 
-    def of(self, rows: Int64s) -> Int64s:
+    def of(self, rows: Int64s) -> Doubles:
         """Return the numbers of some rows; 0 for those that have none."""
         if not len(self.rows):
-            return np.zeros(len(rows), np.int64)
+            return np.zeros(len(rows))
         slots = np.minimum(np.searchsorted(self.rows, rows), len(self.rows) - 1)
-        return np.where(self.rows[slots] == rows, self.numbers[slots], 0).astype(np.int64)
+        return np.where(self.rows[slots] == rows, self.numbers[slots], 0).astype(np.float64)
 
 
 @frozen(kw_only=True)

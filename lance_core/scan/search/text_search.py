@@ -337,7 +337,7 @@ class _ColumnSearch:
                     collected.add_corpus(partition.num_documents, partition.total_words)
                     for word, postings in partition.postings(tokens).items():
                         rows = documents.locate(partition.rows_of(postings.documents))
-                        hits = self._restricted(rows, postings.frequencies)
+                        hits = self._restricted(rows, postings.frequencies.astype(np.float64))
                         collected.add_word(word, len(rows), RowNumbers(hits.rows, hits.scores))
         if self._unindexed:
             unindexed = UnindexedRows(self._files, self._column, self._unindexed, analyzer, self._allowed)
