@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
+import pyarrow.compute
 
 from lance_core.scan.plan import ROW_ADDRESS
 from lance_core.spark.common.cast import cast_batches
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     from lance_core.scan.plan import ScanPlan
     from lance_core.spark.common.read_options import ReadOptions
+
+pc: Any = pyarrow.compute  # its functions are made when it is imported, type checkers do not see them
 
 _ROWS, _BYTES = 1 << 20, 1 << 26
 """Rows, and bytes of them, that are grouped together."""
