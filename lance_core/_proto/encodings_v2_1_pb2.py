@@ -4,78 +4,81 @@
 # source: lance_core/_proto/encodings_v2_1.proto
 # Protobuf Python Version: 6.31.1
 """Generated protocol buffer code."""
-
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import descriptor_pool as _descriptor_pool
 from google.protobuf import runtime_version as _runtime_version
 from google.protobuf import symbol_database as _symbol_database
 from google.protobuf.internal import builder as _builder
-
 _runtime_version.ValidateProtobufRuntimeVersion(
-    _runtime_version.Domain.PUBLIC, 6, 31, 1, "", "lance_core/_proto/encodings_v2_1.proto"
+    _runtime_version.Domain.PUBLIC,
+    6,
+    31,
+    1,
+    '',
+    'lance_core/_proto/encodings_v2_1.proto'
 )
 # @@protoc_insertion_point(imports)
 
 _sym_db = _symbol_database.Default()
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(
-    b'\n&lance_core/_proto/encodings_v2_1.proto\x12\x11lance.encodings21"\x88\x02\n\nPageLayout\x12?\n\x11mini_block_layout\x18\x01 \x01(\x0b\x32".lance.encodings21.MiniBlockLayoutH\x00\x12<\n\x0f\x63onstant_layout\x18\x02 \x01(\x0b\x32!.lance.encodings21.ConstantLayoutH\x00\x12;\n\x0f\x66ull_zip_layout\x18\x03 \x01(\x0b\x32 .lance.encodings21.FullZipLayoutH\x00\x12\x34\n\x0b\x62lob_layout\x18\x04 \x01(\x0b\x32\x1d.lance.encodings21.BlobLayoutH\x00\x42\x08\n\x06layout"\xc1\x03\n\x0fMiniBlockLayout\x12?\n\x0frep_compression\x18\x01 \x01(\x0b\x32&.lance.encodings21.CompressiveEncoding\x12?\n\x0f\x64\x65\x66_compression\x18\x02 \x01(\x0b\x32&.lance.encodings21.CompressiveEncoding\x12\x41\n\x11value_compression\x18\x03 \x01(\x0b\x32&.lance.encodings21.CompressiveEncoding\x12:\n\ndictionary\x18\x04 \x01(\x0b\x32&.lance.encodings21.CompressiveEncoding\x12\x1c\n\x14num_dictionary_items\x18\x05 \x01(\x04\x12.\n\x06layers\x18\x06 \x03(\x0e\x32\x1e.lance.encodings21.RepDefLayer\x12\x13\n\x0bnum_buffers\x18\x07 \x01(\x04\x12\x1e\n\x16repetition_index_depth\x18\x08 \x01(\r\x12\x11\n\tnum_items\x18\t \x01(\x04\x12\x17\n\x0fhas_large_chunk\x18\n \x01(\x08"\x94\x02\n\rFullZipLayout\x12\x10\n\x08\x62its_rep\x18\x01 \x01(\r\x12\x10\n\x08\x62its_def\x18\x02 \x01(\r\x12\x18\n\x0e\x62its_per_value\x18\x03 \x01(\rH\x00\x12\x19\n\x0f\x62its_per_offset\x18\x04 \x01(\rH\x00\x12\x11\n\tnum_items\x18\x05 \x01(\r\x12\x19\n\x11num_visible_items\x18\x06 \x01(\r\x12\x41\n\x11value_compression\x18\x07 \x01(\x0b\x32&.lance.encodings21.CompressiveEncoding\x12.\n\x06layers\x18\x08 \x03(\x0e\x32\x1e.lance.encodings21.RepDefLayerB\t\n\x07\x64\x65tails"\x9e\x02\n\x0e\x43onstantLayout\x12.\n\x06layers\x18\x05 \x03(\x0e\x32\x1e.lance.encodings21.RepDefLayer\x12\x19\n\x0cinline_value\x18\x06 \x01(\x0cH\x00\x88\x01\x01\x12?\n\x0frep_compression\x18\x07 \x01(\x0b\x32&.lance.encodings21.CompressiveEncoding\x12?\n\x0f\x64\x65\x66_compression\x18\x08 \x01(\x0b\x32&.lance.encodings21.CompressiveEncoding\x12\x16\n\x0enum_rep_values\x18\t \x01(\x04\x12\x16\n\x0enum_def_values\x18\n \x01(\x04\x42\x0f\n\r_inline_value"q\n\nBlobLayout\x12\x33\n\x0cinner_layout\x18\x01 \x01(\x0b\x32\x1d.lance.encodings21.PageLayout\x12.\n\x06layers\x18\x02 \x03(\x0e\x32\x1e.lance.encodings21.RepDefLayer"\xc8\x06\n\x13\x43ompressiveEncoding\x12\'\n\x04\x66lat\x18\x01 \x01(\x0b\x32\x17.lance.encodings21.FlatH\x00\x12/\n\x08variable\x18\x02 \x01(\x0b\x32\x1b.lance.encodings21.VariableH\x00\x12/\n\x08\x63onstant\x18\x03 \x01(\x0b\x32\x1b.lance.encodings21.ConstantH\x00\x12H\n\x16out_of_line_bitpacking\x18\x04 \x01(\x0b\x32&.lance.encodings21.OutOfLineBitpackingH\x00\x12@\n\x11inline_bitpacking\x18\x05 \x01(\x0b\x32#.lance.encodings21.InlineBitpackingH\x00\x12\'\n\x04\x66sst\x18\x06 \x01(\x0b\x32\x17.lance.encodings21.FsstH\x00\x12\x33\n\ndictionary\x18\x07 \x01(\x0b\x32\x1d.lance.encodings21.DictionaryH\x00\x12%\n\x03rle\x18\x08 \x01(\x0b\x32\x16.lance.encodings21.RleH\x00\x12?\n\x11\x62yte_stream_split\x18\t \x01(\x0b\x32".lance.encodings21.ByteStreamSplitH\x00\x12-\n\x07general\x18\n \x01(\x0b\x32\x1a.lance.encodings21.GeneralH\x00\x12;\n\x0f\x66ixed_size_list\x18\x0b \x01(\x0b\x32 .lance.encodings21.FixedSizeListH\x00\x12\x38\n\rpacked_struct\x18\x0c \x01(\x0b\x32\x1f.lance.encodings21.PackedStructH\x00\x12I\n\x16variable_packed_struct\x18\r \x01(\x0b\x32\'.lance.encodings21.VariablePackedStructH\x00\x12)\n\x05range\x18\x0e \x01(\x0b\x32\x18.lance.encodings21.RangeH\x00\x12)\n\x05\x64\x65lta\x18\x0f \x01(\x0b\x32\x18.lance.encodings21.DeltaH\x00\x42\r\n\x0b\x63ompression"g\n\x11\x42ufferCompression\x12\x34\n\x06scheme\x18\x01 \x01(\x0e\x32$.lance.encodings21.CompressionScheme\x12\x12\n\x05level\x18\x02 \x01(\x05H\x00\x88\x01\x01\x42\x08\n\x06_level"R\n\x04\x46lat\x12\x16\n\x0e\x62its_per_value\x18\x01 \x01(\x04\x12\x32\n\x04\x64\x61ta\x18\x02 \x01(\x0b\x32$.lance.encodings21.BufferCompression"y\n\x08Variable\x12\x37\n\x07offsets\x18\x01 \x01(\x0b\x32&.lance.encodings21.CompressiveEncoding\x12\x34\n\x06values\x18\x02 \x01(\x0b\x32$.lance.encodings21.BufferCompression"(\n\x08\x43onstant\x12\x12\n\x05value\x18\x01 \x01(\x0cH\x00\x88\x01\x01\x42\x08\n\x06_value"r\n\x13OutOfLineBitpacking\x12#\n\x1buncompressed_bits_per_value\x18\x01 \x01(\x04\x12\x36\n\x06values\x18\x03 \x01(\x0b\x32&.lance.encodings21.CompressiveEncoding"m\n\x10InlineBitpacking\x12#\n\x1buncompressed_bits_per_value\x18\x01 \x01(\x04\x12\x34\n\x06values\x18\x02 \x01(\x0b\x32$.lance.encodings21.BufferCompression"T\n\x04\x46sst\x12\x14\n\x0csymbol_table\x18\x01 \x01(\x0c\x12\x36\n\x06values\x18\x02 \x01(\x0b\x32&.lance.encodings21.CompressiveEncoding"\x9a\x01\n\nDictionary\x12\x37\n\x07indices\x18\x01 \x01(\x0b\x32&.lance.encodings21.CompressiveEncoding\x12\x35\n\x05items\x18\x02 \x01(\x0b\x32&.lance.encodings21.CompressiveEncoding\x12\x1c\n\x14num_dictionary_items\x18\x03 \x01(\r"z\n\x03Rle\x12\x36\n\x06values\x18\x01 \x01(\x0b\x32&.lance.encodings21.CompressiveEncoding\x12;\n\x0brun_lengths\x18\x02 \x01(\x0b\x32&.lance.encodings21.CompressiveEncoding"I\n\x0f\x42yteStreamSplit\x12\x36\n\x06values\x18\x01 \x01(\x0b\x32&.lance.encodings21.CompressiveEncoding"|\n\x07General\x12\x39\n\x0b\x63ompression\x18\x01 \x01(\x0b\x32$.lance.encodings21.BufferCompression\x12\x36\n\x06values\x18\x03 \x01(\x0b\x32&.lance.encodings21.CompressiveEncoding"v\n\rFixedSizeList\x12\x17\n\x0fitems_per_value\x18\x01 \x01(\x04\x12\x36\n\x06values\x18\x02 \x01(\x0b\x32&.lance.encodings21.CompressiveEncoding\x12\x14\n\x0chas_validity\x18\x03 \x01(\x08"^\n\x0cPackedStruct\x12\x16\n\x0e\x62its_per_value\x18\x01 \x03(\x04\x12\x36\n\x06values\x18\x02 \x01(\x0b\x32&.lance.encodings21.CompressiveEncoding"\xe5\x01\n\x14VariablePackedStruct\x12\x45\n\x06\x66ields\x18\x01 \x03(\x0b\x32\x35.lance.encodings21.VariablePackedStruct.FieldEncoding\x1a\x85\x01\n\rFieldEncoding\x12\x35\n\x05value\x18\x01 \x01(\x0b\x32&.lance.encodings21.CompressiveEncoding\x12\x18\n\x0e\x62its_per_value\x18\x02 \x01(\x04H\x00\x12\x19\n\x0f\x62its_per_length\x18\x03 \x01(\x04H\x00\x42\x08\n\x06layout"=\n\x05Range\x12\x16\n\x0e\x62its_per_value\x18\x01 \x01(\x04\x12\r\n\x05start\x18\x02 \x01(\x04\x12\r\n\x05\x64\x65lta\x18\x03 \x01(\x04"f\n\x05\x44\x65lta\x12\x16\n\x0e\x62its_per_value\x18\x01 \x01(\x04\x12\r\n\x05start\x18\x02 \x01(\x04\x12\x36\n\x06\x64\x65ltas\x18\x03 \x01(\x0b\x32&.lance.encodings21.CompressiveEncoding*\xca\x01\n\x0bRepDefLayer\x12\x16\n\x12REPDEF_UNSPECIFIED\x10\x00\x12\x19\n\x15REPDEF_ALL_VALID_ITEM\x10\x01\x12\x19\n\x15REPDEF_ALL_VALID_LIST\x10\x02\x12\x18\n\x14REPDEF_NULLABLE_ITEM\x10\x03\x12\x18\n\x14REPDEF_NULLABLE_LIST\x10\x04\x12\x19\n\x15REPDEF_EMPTYABLE_LIST\x10\x05\x12\x1e\n\x1aREPDEF_NULL_AND_EMPTY_LIST\x10\x06*y\n\x11\x43ompressionScheme\x12%\n!COMPRESSION_ALGORITHM_UNSPECIFIED\x10\x00\x12\x1d\n\x19\x43OMPRESSION_ALGORITHM_LZ4\x10\x01\x12\x1e\n\x1a\x43OMPRESSION_ALGORITHM_ZSTD\x10\x02\x62\x06proto3'
-)
+
+
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n&lance_core/_proto/encodings_v2_1.proto\x12\x11lance.encodings21\"\x88\x02\n\nPageLayout\x12?\n\x11mini_block_layout\x18\x01 \x01(\x0b\x32\".lance.encodings21.MiniBlockLayoutH\x00\x12<\n\x0f\x63onstant_layout\x18\x02 \x01(\x0b\x32!.lance.encodings21.ConstantLayoutH\x00\x12;\n\x0f\x66ull_zip_layout\x18\x03 \x01(\x0b\x32 .lance.encodings21.FullZipLayoutH\x00\x12\x34\n\x0b\x62lob_layout\x18\x04 \x01(\x0b\x32\x1d.lance.encodings21.BlobLayoutH\x00\x42\x08\n\x06layout\"\xc1\x03\n\x0fMiniBlockLayout\x12?\n\x0frep_compression\x18\x01 \x01(\x0b\x32&.lance.encodings21.CompressiveEncoding\x12?\n\x0f\x64\x65\x66_compression\x18\x02 \x01(\x0b\x32&.lance.encodings21.CompressiveEncoding\x12\x41\n\x11value_compression\x18\x03 \x01(\x0b\x32&.lance.encodings21.CompressiveEncoding\x12:\n\ndictionary\x18\x04 \x01(\x0b\x32&.lance.encodings21.CompressiveEncoding\x12\x1c\n\x14num_dictionary_items\x18\x05 \x01(\x04\x12.\n\x06layers\x18\x06 \x03(\x0e\x32\x1e.lance.encodings21.RepDefLayer\x12\x13\n\x0bnum_buffers\x18\x07 \x01(\x04\x12\x1e\n\x16repetition_index_depth\x18\x08 \x01(\r\x12\x11\n\tnum_items\x18\t \x01(\x04\x12\x17\n\x0fhas_large_chunk\x18\n \x01(\x08\"\x94\x02\n\rFullZipLayout\x12\x10\n\x08\x62its_rep\x18\x01 \x01(\r\x12\x10\n\x08\x62its_def\x18\x02 \x01(\r\x12\x18\n\x0e\x62its_per_value\x18\x03 \x01(\rH\x00\x12\x19\n\x0f\x62its_per_offset\x18\x04 \x01(\rH\x00\x12\x11\n\tnum_items\x18\x05 \x01(\r\x12\x19\n\x11num_visible_items\x18\x06 \x01(\r\x12\x41\n\x11value_compression\x18\x07 \x01(\x0b\x32&.lance.encodings21.CompressiveEncoding\x12.\n\x06layers\x18\x08 \x03(\x0e\x32\x1e.lance.encodings21.RepDefLayerB\t\n\x07\x64\x65tails\"\x9e\x02\n\x0e\x43onstantLayout\x12.\n\x06layers\x18\x05 \x03(\x0e\x32\x1e.lance.encodings21.RepDefLayer\x12\x19\n\x0cinline_value\x18\x06 \x01(\x0cH\x00\x88\x01\x01\x12?\n\x0frep_compression\x18\x07 \x01(\x0b\x32&.lance.encodings21.CompressiveEncoding\x12?\n\x0f\x64\x65\x66_compression\x18\x08 \x01(\x0b\x32&.lance.encodings21.CompressiveEncoding\x12\x16\n\x0enum_rep_values\x18\t \x01(\x04\x12\x16\n\x0enum_def_values\x18\n \x01(\x04\x42\x0f\n\r_inline_value\"q\n\nBlobLayout\x12\x33\n\x0cinner_layout\x18\x01 \x01(\x0b\x32\x1d.lance.encodings21.PageLayout\x12.\n\x06layers\x18\x02 \x03(\x0e\x32\x1e.lance.encodings21.RepDefLayer\"\xc8\x06\n\x13\x43ompressiveEncoding\x12\'\n\x04\x66lat\x18\x01 \x01(\x0b\x32\x17.lance.encodings21.FlatH\x00\x12/\n\x08variable\x18\x02 \x01(\x0b\x32\x1b.lance.encodings21.VariableH\x00\x12/\n\x08\x63onstant\x18\x03 \x01(\x0b\x32\x1b.lance.encodings21.ConstantH\x00\x12H\n\x16out_of_line_bitpacking\x18\x04 \x01(\x0b\x32&.lance.encodings21.OutOfLineBitpackingH\x00\x12@\n\x11inline_bitpacking\x18\x05 \x01(\x0b\x32#.lance.encodings21.InlineBitpackingH\x00\x12\'\n\x04\x66sst\x18\x06 \x01(\x0b\x32\x17.lance.encodings21.FsstH\x00\x12\x33\n\ndictionary\x18\x07 \x01(\x0b\x32\x1d.lance.encodings21.DictionaryH\x00\x12%\n\x03rle\x18\x08 \x01(\x0b\x32\x16.lance.encodings21.RleH\x00\x12?\n\x11\x62yte_stream_split\x18\t \x01(\x0b\x32\".lance.encodings21.ByteStreamSplitH\x00\x12-\n\x07general\x18\n \x01(\x0b\x32\x1a.lance.encodings21.GeneralH\x00\x12;\n\x0f\x66ixed_size_list\x18\x0b \x01(\x0b\x32 .lance.encodings21.FixedSizeListH\x00\x12\x38\n\rpacked_struct\x18\x0c \x01(\x0b\x32\x1f.lance.encodings21.PackedStructH\x00\x12I\n\x16variable_packed_struct\x18\r \x01(\x0b\x32\'.lance.encodings21.VariablePackedStructH\x00\x12)\n\x05range\x18\x0e \x01(\x0b\x32\x18.lance.encodings21.RangeH\x00\x12)\n\x05\x64\x65lta\x18\x0f \x01(\x0b\x32\x18.lance.encodings21.DeltaH\x00\x42\r\n\x0b\x63ompression\"g\n\x11\x42ufferCompression\x12\x34\n\x06scheme\x18\x01 \x01(\x0e\x32$.lance.encodings21.CompressionScheme\x12\x12\n\x05level\x18\x02 \x01(\x05H\x00\x88\x01\x01\x42\x08\n\x06_level\"R\n\x04\x46lat\x12\x16\n\x0e\x62its_per_value\x18\x01 \x01(\x04\x12\x32\n\x04\x64\x61ta\x18\x02 \x01(\x0b\x32$.lance.encodings21.BufferCompression\"y\n\x08Variable\x12\x37\n\x07offsets\x18\x01 \x01(\x0b\x32&.lance.encodings21.CompressiveEncoding\x12\x34\n\x06values\x18\x02 \x01(\x0b\x32$.lance.encodings21.BufferCompression\"(\n\x08\x43onstant\x12\x12\n\x05value\x18\x01 \x01(\x0cH\x00\x88\x01\x01\x42\x08\n\x06_value\"r\n\x13OutOfLineBitpacking\x12#\n\x1buncompressed_bits_per_value\x18\x01 \x01(\x04\x12\x36\n\x06values\x18\x03 \x01(\x0b\x32&.lance.encodings21.CompressiveEncoding\"m\n\x10InlineBitpacking\x12#\n\x1buncompressed_bits_per_value\x18\x01 \x01(\x04\x12\x34\n\x06values\x18\x02 \x01(\x0b\x32$.lance.encodings21.BufferCompression\"T\n\x04\x46sst\x12\x14\n\x0csymbol_table\x18\x01 \x01(\x0c\x12\x36\n\x06values\x18\x02 \x01(\x0b\x32&.lance.encodings21.CompressiveEncoding\"\x9a\x01\n\nDictionary\x12\x37\n\x07indices\x18\x01 \x01(\x0b\x32&.lance.encodings21.CompressiveEncoding\x12\x35\n\x05items\x18\x02 \x01(\x0b\x32&.lance.encodings21.CompressiveEncoding\x12\x1c\n\x14num_dictionary_items\x18\x03 \x01(\r\"z\n\x03Rle\x12\x36\n\x06values\x18\x01 \x01(\x0b\x32&.lance.encodings21.CompressiveEncoding\x12;\n\x0brun_lengths\x18\x02 \x01(\x0b\x32&.lance.encodings21.CompressiveEncoding\"I\n\x0f\x42yteStreamSplit\x12\x36\n\x06values\x18\x01 \x01(\x0b\x32&.lance.encodings21.CompressiveEncoding\"|\n\x07General\x12\x39\n\x0b\x63ompression\x18\x01 \x01(\x0b\x32$.lance.encodings21.BufferCompression\x12\x36\n\x06values\x18\x03 \x01(\x0b\x32&.lance.encodings21.CompressiveEncoding\"v\n\rFixedSizeList\x12\x17\n\x0fitems_per_value\x18\x01 \x01(\x04\x12\x36\n\x06values\x18\x02 \x01(\x0b\x32&.lance.encodings21.CompressiveEncoding\x12\x14\n\x0chas_validity\x18\x03 \x01(\x08\"^\n\x0cPackedStruct\x12\x16\n\x0e\x62its_per_value\x18\x01 \x03(\x04\x12\x36\n\x06values\x18\x02 \x01(\x0b\x32&.lance.encodings21.CompressiveEncoding\"\xe5\x01\n\x14VariablePackedStruct\x12\x45\n\x06\x66ields\x18\x01 \x03(\x0b\x32\x35.lance.encodings21.VariablePackedStruct.FieldEncoding\x1a\x85\x01\n\rFieldEncoding\x12\x35\n\x05value\x18\x01 \x01(\x0b\x32&.lance.encodings21.CompressiveEncoding\x12\x18\n\x0e\x62its_per_value\x18\x02 \x01(\x04H\x00\x12\x19\n\x0f\x62its_per_length\x18\x03 \x01(\x04H\x00\x42\x08\n\x06layout\"=\n\x05Range\x12\x16\n\x0e\x62its_per_value\x18\x01 \x01(\x04\x12\r\n\x05start\x18\x02 \x01(\x04\x12\r\n\x05\x64\x65lta\x18\x03 \x01(\x04\"f\n\x05\x44\x65lta\x12\x16\n\x0e\x62its_per_value\x18\x01 \x01(\x04\x12\r\n\x05start\x18\x02 \x01(\x04\x12\x36\n\x06\x64\x65ltas\x18\x03 \x01(\x0b\x32&.lance.encodings21.CompressiveEncoding*\xca\x01\n\x0bRepDefLayer\x12\x16\n\x12REPDEF_UNSPECIFIED\x10\x00\x12\x19\n\x15REPDEF_ALL_VALID_ITEM\x10\x01\x12\x19\n\x15REPDEF_ALL_VALID_LIST\x10\x02\x12\x18\n\x14REPDEF_NULLABLE_ITEM\x10\x03\x12\x18\n\x14REPDEF_NULLABLE_LIST\x10\x04\x12\x19\n\x15REPDEF_EMPTYABLE_LIST\x10\x05\x12\x1e\n\x1aREPDEF_NULL_AND_EMPTY_LIST\x10\x06*y\n\x11\x43ompressionScheme\x12%\n!COMPRESSION_ALGORITHM_UNSPECIFIED\x10\x00\x12\x1d\n\x19\x43OMPRESSION_ALGORITHM_LZ4\x10\x01\x12\x1e\n\x1a\x43OMPRESSION_ALGORITHM_ZSTD\x10\x02\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
-_builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, "lance_core._proto.encodings_v2_1_pb2", _globals)
+_builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'lance_core._proto.encodings_v2_1_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
-    DESCRIPTOR._loaded_options = None
-    _globals["_REPDEFLAYER"]._serialized_start = 4071
-    _globals["_REPDEFLAYER"]._serialized_end = 4273
-    _globals["_COMPRESSIONSCHEME"]._serialized_start = 4275
-    _globals["_COMPRESSIONSCHEME"]._serialized_end = 4396
-    _globals["_PAGELAYOUT"]._serialized_start = 62
-    _globals["_PAGELAYOUT"]._serialized_end = 326
-    _globals["_MINIBLOCKLAYOUT"]._serialized_start = 329
-    _globals["_MINIBLOCKLAYOUT"]._serialized_end = 778
-    _globals["_FULLZIPLAYOUT"]._serialized_start = 781
-    _globals["_FULLZIPLAYOUT"]._serialized_end = 1057
-    _globals["_CONSTANTLAYOUT"]._serialized_start = 1060
-    _globals["_CONSTANTLAYOUT"]._serialized_end = 1346
-    _globals["_BLOBLAYOUT"]._serialized_start = 1348
-    _globals["_BLOBLAYOUT"]._serialized_end = 1461
-    _globals["_COMPRESSIVEENCODING"]._serialized_start = 1464
-    _globals["_COMPRESSIVEENCODING"]._serialized_end = 2304
-    _globals["_BUFFERCOMPRESSION"]._serialized_start = 2306
-    _globals["_BUFFERCOMPRESSION"]._serialized_end = 2409
-    _globals["_FLAT"]._serialized_start = 2411
-    _globals["_FLAT"]._serialized_end = 2493
-    _globals["_VARIABLE"]._serialized_start = 2495
-    _globals["_VARIABLE"]._serialized_end = 2616
-    _globals["_CONSTANT"]._serialized_start = 2618
-    _globals["_CONSTANT"]._serialized_end = 2658
-    _globals["_OUTOFLINEBITPACKING"]._serialized_start = 2660
-    _globals["_OUTOFLINEBITPACKING"]._serialized_end = 2774
-    _globals["_INLINEBITPACKING"]._serialized_start = 2776
-    _globals["_INLINEBITPACKING"]._serialized_end = 2885
-    _globals["_FSST"]._serialized_start = 2887
-    _globals["_FSST"]._serialized_end = 2971
-    _globals["_DICTIONARY"]._serialized_start = 2974
-    _globals["_DICTIONARY"]._serialized_end = 3128
-    _globals["_RLE"]._serialized_start = 3130
-    _globals["_RLE"]._serialized_end = 3252
-    _globals["_BYTESTREAMSPLIT"]._serialized_start = 3254
-    _globals["_BYTESTREAMSPLIT"]._serialized_end = 3327
-    _globals["_GENERAL"]._serialized_start = 3329
-    _globals["_GENERAL"]._serialized_end = 3453
-    _globals["_FIXEDSIZELIST"]._serialized_start = 3455
-    _globals["_FIXEDSIZELIST"]._serialized_end = 3573
-    _globals["_PACKEDSTRUCT"]._serialized_start = 3575
-    _globals["_PACKEDSTRUCT"]._serialized_end = 3669
-    _globals["_VARIABLEPACKEDSTRUCT"]._serialized_start = 3672
-    _globals["_VARIABLEPACKEDSTRUCT"]._serialized_end = 3901
-    _globals["_VARIABLEPACKEDSTRUCT_FIELDENCODING"]._serialized_start = 3768
-    _globals["_VARIABLEPACKEDSTRUCT_FIELDENCODING"]._serialized_end = 3901
-    _globals["_RANGE"]._serialized_start = 3903
-    _globals["_RANGE"]._serialized_end = 3964
-    _globals["_DELTA"]._serialized_start = 3966
-    _globals["_DELTA"]._serialized_end = 4068
+  DESCRIPTOR._loaded_options = None
+  _globals['_REPDEFLAYER']._serialized_start=4071
+  _globals['_REPDEFLAYER']._serialized_end=4273
+  _globals['_COMPRESSIONSCHEME']._serialized_start=4275
+  _globals['_COMPRESSIONSCHEME']._serialized_end=4396
+  _globals['_PAGELAYOUT']._serialized_start=62
+  _globals['_PAGELAYOUT']._serialized_end=326
+  _globals['_MINIBLOCKLAYOUT']._serialized_start=329
+  _globals['_MINIBLOCKLAYOUT']._serialized_end=778
+  _globals['_FULLZIPLAYOUT']._serialized_start=781
+  _globals['_FULLZIPLAYOUT']._serialized_end=1057
+  _globals['_CONSTANTLAYOUT']._serialized_start=1060
+  _globals['_CONSTANTLAYOUT']._serialized_end=1346
+  _globals['_BLOBLAYOUT']._serialized_start=1348
+  _globals['_BLOBLAYOUT']._serialized_end=1461
+  _globals['_COMPRESSIVEENCODING']._serialized_start=1464
+  _globals['_COMPRESSIVEENCODING']._serialized_end=2304
+  _globals['_BUFFERCOMPRESSION']._serialized_start=2306
+  _globals['_BUFFERCOMPRESSION']._serialized_end=2409
+  _globals['_FLAT']._serialized_start=2411
+  _globals['_FLAT']._serialized_end=2493
+  _globals['_VARIABLE']._serialized_start=2495
+  _globals['_VARIABLE']._serialized_end=2616
+  _globals['_CONSTANT']._serialized_start=2618
+  _globals['_CONSTANT']._serialized_end=2658
+  _globals['_OUTOFLINEBITPACKING']._serialized_start=2660
+  _globals['_OUTOFLINEBITPACKING']._serialized_end=2774
+  _globals['_INLINEBITPACKING']._serialized_start=2776
+  _globals['_INLINEBITPACKING']._serialized_end=2885
+  _globals['_FSST']._serialized_start=2887
+  _globals['_FSST']._serialized_end=2971
+  _globals['_DICTIONARY']._serialized_start=2974
+  _globals['_DICTIONARY']._serialized_end=3128
+  _globals['_RLE']._serialized_start=3130
+  _globals['_RLE']._serialized_end=3252
+  _globals['_BYTESTREAMSPLIT']._serialized_start=3254
+  _globals['_BYTESTREAMSPLIT']._serialized_end=3327
+  _globals['_GENERAL']._serialized_start=3329
+  _globals['_GENERAL']._serialized_end=3453
+  _globals['_FIXEDSIZELIST']._serialized_start=3455
+  _globals['_FIXEDSIZELIST']._serialized_end=3573
+  _globals['_PACKEDSTRUCT']._serialized_start=3575
+  _globals['_PACKEDSTRUCT']._serialized_end=3669
+  _globals['_VARIABLEPACKEDSTRUCT']._serialized_start=3672
+  _globals['_VARIABLEPACKEDSTRUCT']._serialized_end=3901
+  _globals['_VARIABLEPACKEDSTRUCT_FIELDENCODING']._serialized_start=3768
+  _globals['_VARIABLEPACKEDSTRUCT_FIELDENCODING']._serialized_end=3901
+  _globals['_RANGE']._serialized_start=3903
+  _globals['_RANGE']._serialized_end=3964
+  _globals['_DELTA']._serialized_start=3966
+  _globals['_DELTA']._serialized_end=4068
 # @@protoc_insertion_point(module_scope)

@@ -4,15 +4,18 @@
 # source: lance_core/_proto/encodings_v2_3.proto
 # Protobuf Python Version: 6.31.1
 """Generated protocol buffer code."""
-
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import descriptor_pool as _descriptor_pool
 from google.protobuf import runtime_version as _runtime_version
 from google.protobuf import symbol_database as _symbol_database
 from google.protobuf.internal import builder as _builder
-
 _runtime_version.ValidateProtobufRuntimeVersion(
-    _runtime_version.Domain.PUBLIC, 6, 31, 1, "", "lance_core/_proto/encodings_v2_3.proto"
+    _runtime_version.Domain.PUBLIC,
+    6,
+    31,
+    1,
+    '',
+    'lance_core/_proto/encodings_v2_3.proto'
 )
 # @@protoc_insertion_point(imports)
 
@@ -21,47 +24,46 @@ _sym_db = _symbol_database.Default()
 
 from lance_core._proto import encodings_v2_1_pb2 as lance__core_dot___proto_dot_encodings__v2__1__pb2
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(
-    b'\n&lance_core/_proto/encodings_v2_3.proto\x12\x11lance.encodings23\x1a&lance_core/_proto/encodings_v2_1.proto"n\n\x0cPlanarLayout\x12/\n\tstructure\x18\x01 \x01(\x0b\x32\x1c.lance.encodings23.Structure\x12-\n\x06values\x18\x02 \x01(\x0b\x32\x1d.lance.encodings23.ValuePlane"\x82\x01\n\tStructure\x12\x32\n\x05\x64\x65nse\x18\x01 \x01(\x0b\x32!.lance.encodings23.DenseStructureH\x00\x12\x34\n\x06sparse\x18\x02 \x01(\x0b\x32".lance.encodings23.SparseStructureH\x00\x42\x0b\n\tstructure"@\n\x0e\x44\x65nseStructure\x12.\n\x06layers\x18\x01 \x03(\x0e\x32\x1e.lance.encodings21.RepDefLayer"A\n\x0fSparseStructure\x12.\n\x06layers\x18\x01 \x03(\x0b\x32\x1e.lance.encodings23.SparseLayer"\xbf\x01\n\x0bSparseLayer\x12\x35\n\x08validity\x18\x01 \x01(\x0b\x32!.lance.encodings23.SparseValidityH\x00\x12-\n\x04list\x18\x02 \x01(\x0b\x32\x1d.lance.encodings23.SparseListH\x00\x12\x41\n\x0f\x66ixed_size_list\x18\x03 \x01(\x0b\x32&.lance.encodings23.SparseFixedSizeListH\x00\x42\x07\n\x05layer"\x95\x01\n\x0eSparseValidity\x12\x31\n\x07meaning\x18\x01 \x01(\x0e\x32 .lance.encodings23.SparseMeaning\x12\x39\n\tpositions\x18\x02 \x01(\x0b\x32&.lance.encodings21.CompressiveEncoding\x12\x15\n\rnum_positions\x18\x03 \x01(\x04"\xf8\x01\n\nSparseList\x12\x17\n\x0fnum_child_slots\x18\x01 \x01(\x04\x12\x43\n\x13non_empty_positions\x18\x02 \x01(\x0b\x32&.lance.encodings21.CompressiveEncoding\x12\x1f\n\x17num_non_empty_positions\x18\x03 \x01(\x04\x12\x36\n\x06\x63ounts\x18\x04 \x01(\x0b\x32&.lance.encodings21.CompressiveEncoding\x12\x33\n\x08validity\x18\x05 \x01(\x0b\x32!.lance.encodings23.SparseValidity"]\n\x13SparseFixedSizeList\x12\x11\n\tdimension\x18\x01 \x01(\x04\x12\x33\n\x08validity\x18\x02 \x01(\x0b\x32!.lance.encodings23.SparseValidity"\x9c\x02\n\nValuePlane\x12\x33\n\x07\x63hunked\x18\x01 \x01(\x0b\x32 .lance.encodings23.ChunkedValuesH\x00\x12\x31\n\x06zipped\x18\x02 \x01(\x0b\x32\x1f.lance.encodings23.ZippedValuesH\x00\x12\x35\n\x08\x63onstant\x18\x03 \x01(\x0b\x32!.lance.encodings23.ConstantValuesH\x00\x12\x30\n\tno_values\x18\x04 \x01(\x0b\x32\x1b.lance.encodings23.NoValuesH\x00\x12\x33\n\x07indexed\x18\x05 \x01(\x0b\x32 .lance.encodings23.IndexedValuesH\x00\x42\x08\n\x06values"\xf9\x01\n\rChunkedValues\x12\x36\n\x06values\x18\x01 \x01(\x0b\x32&.lance.encodings21.CompressiveEncoding\x12.\n\x06levels\x18\x02 \x01(\x0b\x32\x1e.lance.encodings23.ChunkLevels\x12:\n\ndictionary\x18\x03 \x01(\x0b\x32&.lance.encodings21.CompressiveEncoding\x12\x1c\n\x14num_dictionary_items\x18\x04 \x01(\x04\x12\x13\n\x0bnum_buffers\x18\x05 \x01(\x04\x12\x11\n\tnum_items\x18\x06 \x01(\x04"\xa5\x01\n\x0b\x43hunkLevels\x12:\n\nrepetition\x18\x01 \x01(\x0b\x32&.lance.encodings21.CompressiveEncoding\x12:\n\ndefinition\x18\x02 \x01(\x0b\x32&.lance.encodings21.CompressiveEncoding\x12\x1e\n\x16repetition_index_depth\x18\x03 \x01(\r"\xe2\x01\n\x0cZippedValues\x12\x36\n\x06values\x18\x01 \x01(\x0b\x32&.lance.encodings21.CompressiveEncoding\x12,\n\x06levels\x18\x02 \x01(\x0b\x32\x1c.lance.encodings23.ZipLevels\x12\x18\n\x0e\x62its_per_value\x18\x03 \x01(\rH\x00\x12\x19\n\x0f\x62its_per_offset\x18\x04 \x01(\rH\x00\x12\x11\n\tnum_items\x18\x05 \x01(\r\x12\x19\n\x11num_visible_items\x18\x06 \x01(\rB\t\n\x07\x64\x65tails"/\n\tZipLevels\x12\x10\n\x08\x62its_rep\x18\x01 \x01(\r\x12\x10\n\x08\x62its_def\x18\x02 \x01(\r" \n\x0e\x43onstantValues\x12\x0e\n\x06scalar\x18\x01 \x01(\x0c"\n\n\x08NoValues"x\n\rIndexedValues\x12\x37\n\x07indices\x18\x01 \x01(\x0b\x32&.lance.encodings21.CompressiveEncoding\x12.\n\x05items\x18\x02 \x01(\x0b\x32\x1f.lance.encodings23.ZippedValues*^\n\rSparseMeaning\x12\x16\n\x12SPARSE_UNSPECIFIED\x10\x00\x12\x19\n\x15SPARSE_NULL_POSITIONS\x10\x01\x12\x1a\n\x16SPARSE_VALID_POSITIONS\x10\x02\x62\x06proto3'
-)
+
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n&lance_core/_proto/encodings_v2_3.proto\x12\x11lance.encodings23\x1a&lance_core/_proto/encodings_v2_1.proto\"n\n\x0cPlanarLayout\x12/\n\tstructure\x18\x01 \x01(\x0b\x32\x1c.lance.encodings23.Structure\x12-\n\x06values\x18\x02 \x01(\x0b\x32\x1d.lance.encodings23.ValuePlane\"\x82\x01\n\tStructure\x12\x32\n\x05\x64\x65nse\x18\x01 \x01(\x0b\x32!.lance.encodings23.DenseStructureH\x00\x12\x34\n\x06sparse\x18\x02 \x01(\x0b\x32\".lance.encodings23.SparseStructureH\x00\x42\x0b\n\tstructure\"@\n\x0e\x44\x65nseStructure\x12.\n\x06layers\x18\x01 \x03(\x0e\x32\x1e.lance.encodings21.RepDefLayer\"A\n\x0fSparseStructure\x12.\n\x06layers\x18\x01 \x03(\x0b\x32\x1e.lance.encodings23.SparseLayer\"\xbf\x01\n\x0bSparseLayer\x12\x35\n\x08validity\x18\x01 \x01(\x0b\x32!.lance.encodings23.SparseValidityH\x00\x12-\n\x04list\x18\x02 \x01(\x0b\x32\x1d.lance.encodings23.SparseListH\x00\x12\x41\n\x0f\x66ixed_size_list\x18\x03 \x01(\x0b\x32&.lance.encodings23.SparseFixedSizeListH\x00\x42\x07\n\x05layer\"\x95\x01\n\x0eSparseValidity\x12\x31\n\x07meaning\x18\x01 \x01(\x0e\x32 .lance.encodings23.SparseMeaning\x12\x39\n\tpositions\x18\x02 \x01(\x0b\x32&.lance.encodings21.CompressiveEncoding\x12\x15\n\rnum_positions\x18\x03 \x01(\x04\"\xf8\x01\n\nSparseList\x12\x17\n\x0fnum_child_slots\x18\x01 \x01(\x04\x12\x43\n\x13non_empty_positions\x18\x02 \x01(\x0b\x32&.lance.encodings21.CompressiveEncoding\x12\x1f\n\x17num_non_empty_positions\x18\x03 \x01(\x04\x12\x36\n\x06\x63ounts\x18\x04 \x01(\x0b\x32&.lance.encodings21.CompressiveEncoding\x12\x33\n\x08validity\x18\x05 \x01(\x0b\x32!.lance.encodings23.SparseValidity\"]\n\x13SparseFixedSizeList\x12\x11\n\tdimension\x18\x01 \x01(\x04\x12\x33\n\x08validity\x18\x02 \x01(\x0b\x32!.lance.encodings23.SparseValidity\"\x9c\x02\n\nValuePlane\x12\x33\n\x07\x63hunked\x18\x01 \x01(\x0b\x32 .lance.encodings23.ChunkedValuesH\x00\x12\x31\n\x06zipped\x18\x02 \x01(\x0b\x32\x1f.lance.encodings23.ZippedValuesH\x00\x12\x35\n\x08\x63onstant\x18\x03 \x01(\x0b\x32!.lance.encodings23.ConstantValuesH\x00\x12\x30\n\tno_values\x18\x04 \x01(\x0b\x32\x1b.lance.encodings23.NoValuesH\x00\x12\x33\n\x07indexed\x18\x05 \x01(\x0b\x32 .lance.encodings23.IndexedValuesH\x00\x42\x08\n\x06values\"\xf9\x01\n\rChunkedValues\x12\x36\n\x06values\x18\x01 \x01(\x0b\x32&.lance.encodings21.CompressiveEncoding\x12.\n\x06levels\x18\x02 \x01(\x0b\x32\x1e.lance.encodings23.ChunkLevels\x12:\n\ndictionary\x18\x03 \x01(\x0b\x32&.lance.encodings21.CompressiveEncoding\x12\x1c\n\x14num_dictionary_items\x18\x04 \x01(\x04\x12\x13\n\x0bnum_buffers\x18\x05 \x01(\x04\x12\x11\n\tnum_items\x18\x06 \x01(\x04\"\xa5\x01\n\x0b\x43hunkLevels\x12:\n\nrepetition\x18\x01 \x01(\x0b\x32&.lance.encodings21.CompressiveEncoding\x12:\n\ndefinition\x18\x02 \x01(\x0b\x32&.lance.encodings21.CompressiveEncoding\x12\x1e\n\x16repetition_index_depth\x18\x03 \x01(\r\"\xe2\x01\n\x0cZippedValues\x12\x36\n\x06values\x18\x01 \x01(\x0b\x32&.lance.encodings21.CompressiveEncoding\x12,\n\x06levels\x18\x02 \x01(\x0b\x32\x1c.lance.encodings23.ZipLevels\x12\x18\n\x0e\x62its_per_value\x18\x03 \x01(\rH\x00\x12\x19\n\x0f\x62its_per_offset\x18\x04 \x01(\rH\x00\x12\x11\n\tnum_items\x18\x05 \x01(\r\x12\x19\n\x11num_visible_items\x18\x06 \x01(\rB\t\n\x07\x64\x65tails\"/\n\tZipLevels\x12\x10\n\x08\x62its_rep\x18\x01 \x01(\r\x12\x10\n\x08\x62its_def\x18\x02 \x01(\r\" \n\x0e\x43onstantValues\x12\x0e\n\x06scalar\x18\x01 \x01(\x0c\"\n\n\x08NoValues\"x\n\rIndexedValues\x12\x37\n\x07indices\x18\x01 \x01(\x0b\x32&.lance.encodings21.CompressiveEncoding\x12.\n\x05items\x18\x02 \x01(\x0b\x32\x1f.lance.encodings23.ZippedValues*^\n\rSparseMeaning\x12\x16\n\x12SPARSE_UNSPECIFIED\x10\x00\x12\x19\n\x15SPARSE_NULL_POSITIONS\x10\x01\x12\x1a\n\x16SPARSE_VALID_POSITIONS\x10\x02\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
-_builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, "lance_core._proto.encodings_v2_3_pb2", _globals)
+_builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'lance_core._proto.encodings_v2_3_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
-    DESCRIPTOR._loaded_options = None
-    _globals["_SPARSEMEANING"]._serialized_start = 2324
-    _globals["_SPARSEMEANING"]._serialized_end = 2418
-    _globals["_PLANARLAYOUT"]._serialized_start = 101
-    _globals["_PLANARLAYOUT"]._serialized_end = 211
-    _globals["_STRUCTURE"]._serialized_start = 214
-    _globals["_STRUCTURE"]._serialized_end = 344
-    _globals["_DENSESTRUCTURE"]._serialized_start = 346
-    _globals["_DENSESTRUCTURE"]._serialized_end = 410
-    _globals["_SPARSESTRUCTURE"]._serialized_start = 412
-    _globals["_SPARSESTRUCTURE"]._serialized_end = 477
-    _globals["_SPARSELAYER"]._serialized_start = 480
-    _globals["_SPARSELAYER"]._serialized_end = 671
-    _globals["_SPARSEVALIDITY"]._serialized_start = 674
-    _globals["_SPARSEVALIDITY"]._serialized_end = 823
-    _globals["_SPARSELIST"]._serialized_start = 826
-    _globals["_SPARSELIST"]._serialized_end = 1074
-    _globals["_SPARSEFIXEDSIZELIST"]._serialized_start = 1076
-    _globals["_SPARSEFIXEDSIZELIST"]._serialized_end = 1169
-    _globals["_VALUEPLANE"]._serialized_start = 1172
-    _globals["_VALUEPLANE"]._serialized_end = 1456
-    _globals["_CHUNKEDVALUES"]._serialized_start = 1459
-    _globals["_CHUNKEDVALUES"]._serialized_end = 1708
-    _globals["_CHUNKLEVELS"]._serialized_start = 1711
-    _globals["_CHUNKLEVELS"]._serialized_end = 1876
-    _globals["_ZIPPEDVALUES"]._serialized_start = 1879
-    _globals["_ZIPPEDVALUES"]._serialized_end = 2105
-    _globals["_ZIPLEVELS"]._serialized_start = 2107
-    _globals["_ZIPLEVELS"]._serialized_end = 2154
-    _globals["_CONSTANTVALUES"]._serialized_start = 2156
-    _globals["_CONSTANTVALUES"]._serialized_end = 2188
-    _globals["_NOVALUES"]._serialized_start = 2190
-    _globals["_NOVALUES"]._serialized_end = 2200
-    _globals["_INDEXEDVALUES"]._serialized_start = 2202
-    _globals["_INDEXEDVALUES"]._serialized_end = 2322
+  DESCRIPTOR._loaded_options = None
+  _globals['_SPARSEMEANING']._serialized_start=2324
+  _globals['_SPARSEMEANING']._serialized_end=2418
+  _globals['_PLANARLAYOUT']._serialized_start=101
+  _globals['_PLANARLAYOUT']._serialized_end=211
+  _globals['_STRUCTURE']._serialized_start=214
+  _globals['_STRUCTURE']._serialized_end=344
+  _globals['_DENSESTRUCTURE']._serialized_start=346
+  _globals['_DENSESTRUCTURE']._serialized_end=410
+  _globals['_SPARSESTRUCTURE']._serialized_start=412
+  _globals['_SPARSESTRUCTURE']._serialized_end=477
+  _globals['_SPARSELAYER']._serialized_start=480
+  _globals['_SPARSELAYER']._serialized_end=671
+  _globals['_SPARSEVALIDITY']._serialized_start=674
+  _globals['_SPARSEVALIDITY']._serialized_end=823
+  _globals['_SPARSELIST']._serialized_start=826
+  _globals['_SPARSELIST']._serialized_end=1074
+  _globals['_SPARSEFIXEDSIZELIST']._serialized_start=1076
+  _globals['_SPARSEFIXEDSIZELIST']._serialized_end=1169
+  _globals['_VALUEPLANE']._serialized_start=1172
+  _globals['_VALUEPLANE']._serialized_end=1456
+  _globals['_CHUNKEDVALUES']._serialized_start=1459
+  _globals['_CHUNKEDVALUES']._serialized_end=1708
+  _globals['_CHUNKLEVELS']._serialized_start=1711
+  _globals['_CHUNKLEVELS']._serialized_end=1876
+  _globals['_ZIPPEDVALUES']._serialized_start=1879
+  _globals['_ZIPPEDVALUES']._serialized_end=2105
+  _globals['_ZIPLEVELS']._serialized_start=2107
+  _globals['_ZIPLEVELS']._serialized_end=2154
+  _globals['_CONSTANTVALUES']._serialized_start=2156
+  _globals['_CONSTANTVALUES']._serialized_end=2188
+  _globals['_NOVALUES']._serialized_start=2190
+  _globals['_NOVALUES']._serialized_end=2200
+  _globals['_INDEXEDVALUES']._serialized_start=2202
+  _globals['_INDEXEDVALUES']._serialized_end=2322
 # @@protoc_insertion_point(module_scope)

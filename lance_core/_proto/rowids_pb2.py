@@ -4,50 +4,53 @@
 # source: lance_core/_proto/rowids.proto
 # Protobuf Python Version: 6.31.1
 """Generated protocol buffer code."""
-
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import descriptor_pool as _descriptor_pool
 from google.protobuf import runtime_version as _runtime_version
 from google.protobuf import symbol_database as _symbol_database
 from google.protobuf.internal import builder as _builder
-
 _runtime_version.ValidateProtobufRuntimeVersion(
-    _runtime_version.Domain.PUBLIC, 6, 31, 1, "", "lance_core/_proto/rowids.proto"
+    _runtime_version.Domain.PUBLIC,
+    6,
+    31,
+    1,
+    '',
+    'lance_core/_proto/rowids.proto'
 )
 # @@protoc_insertion_point(imports)
 
 _sym_db = _symbol_database.Default()
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(
-    b'\n\x1elance_core/_proto/rowids.proto\x12\x0blance.table":\n\rRowIdSequence\x12)\n\x08segments\x18\x01 \x03(\x0b\x32\x17.lance.table.U64Segment"\xf5\x03\n\nU64Segment\x12.\n\x05range\x18\x01 \x01(\x0b\x32\x1d.lance.table.U64Segment.RangeH\x00\x12\x42\n\x10range_with_holes\x18\x02 \x01(\x0b\x32&.lance.table.U64Segment.RangeWithHolesH\x00\x12\x44\n\x11range_with_bitmap\x18\x03 \x01(\x0b\x32\'.lance.table.U64Segment.RangeWithBitmapH\x00\x12\x34\n\x0csorted_array\x18\x04 \x01(\x0b\x32\x1c.lance.table.EncodedU64ArrayH\x00\x12-\n\x05\x61rray\x18\x05 \x01(\x0b\x32\x1c.lance.table.EncodedU64ArrayH\x00\x1a#\n\x05Range\x12\r\n\x05start\x18\x01 \x01(\x04\x12\x0b\n\x03\x65nd\x18\x02 \x01(\x04\x1aY\n\x0eRangeWithHoles\x12\r\n\x05start\x18\x01 \x01(\x04\x12\x0b\n\x03\x65nd\x18\x02 \x01(\x04\x12+\n\x05holes\x18\x03 \x01(\x0b\x32\x1c.lance.table.EncodedU64Array\x1a=\n\x0fRangeWithBitmap\x12\r\n\x05start\x18\x01 \x01(\x04\x12\x0b\n\x03\x65nd\x18\x02 \x01(\x04\x12\x0e\n\x06\x62itmap\x18\x03 \x01(\x0c\x42\t\n\x07segment"\xc0\x02\n\x0f\x45ncodedU64Array\x12:\n\tu16_array\x18\x01 \x01(\x0b\x32%.lance.table.EncodedU64Array.U16ArrayH\x00\x12:\n\tu32_array\x18\x02 \x01(\x0b\x32%.lance.table.EncodedU64Array.U32ArrayH\x00\x12:\n\tu64_array\x18\x03 \x01(\x0b\x32%.lance.table.EncodedU64Array.U64ArrayH\x00\x1a)\n\x08U16Array\x12\x0c\n\x04\x62\x61se\x18\x01 \x01(\x04\x12\x0f\n\x07offsets\x18\x02 \x01(\x0c\x1a)\n\x08U32Array\x12\x0c\n\x04\x62\x61se\x18\x01 \x01(\x04\x12\x0f\n\x07offsets\x18\x02 \x01(\x0c\x1a\x1a\n\x08U64Array\x12\x0e\n\x06values\x18\x02 \x01(\x0c\x42\x07\n\x05\x61rray"L\n\x19RowDatasetVersionSequence\x12/\n\x04runs\x18\x01 \x03(\x0b\x32!.lance.table.RowDatasetVersionRun"N\n\x14RowDatasetVersionRun\x12%\n\x04span\x18\x01 \x01(\x0b\x32\x17.lance.table.U64Segment\x12\x0f\n\x07version\x18\x02 \x01(\x04\x62\x06proto3'
-)
+
+
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1elance_core/_proto/rowids.proto\x12\x0blance.table\":\n\rRowIdSequence\x12)\n\x08segments\x18\x01 \x03(\x0b\x32\x17.lance.table.U64Segment\"\xf5\x03\n\nU64Segment\x12.\n\x05range\x18\x01 \x01(\x0b\x32\x1d.lance.table.U64Segment.RangeH\x00\x12\x42\n\x10range_with_holes\x18\x02 \x01(\x0b\x32&.lance.table.U64Segment.RangeWithHolesH\x00\x12\x44\n\x11range_with_bitmap\x18\x03 \x01(\x0b\x32\'.lance.table.U64Segment.RangeWithBitmapH\x00\x12\x34\n\x0csorted_array\x18\x04 \x01(\x0b\x32\x1c.lance.table.EncodedU64ArrayH\x00\x12-\n\x05\x61rray\x18\x05 \x01(\x0b\x32\x1c.lance.table.EncodedU64ArrayH\x00\x1a#\n\x05Range\x12\r\n\x05start\x18\x01 \x01(\x04\x12\x0b\n\x03\x65nd\x18\x02 \x01(\x04\x1aY\n\x0eRangeWithHoles\x12\r\n\x05start\x18\x01 \x01(\x04\x12\x0b\n\x03\x65nd\x18\x02 \x01(\x04\x12+\n\x05holes\x18\x03 \x01(\x0b\x32\x1c.lance.table.EncodedU64Array\x1a=\n\x0fRangeWithBitmap\x12\r\n\x05start\x18\x01 \x01(\x04\x12\x0b\n\x03\x65nd\x18\x02 \x01(\x04\x12\x0e\n\x06\x62itmap\x18\x03 \x01(\x0c\x42\t\n\x07segment\"\xc0\x02\n\x0f\x45ncodedU64Array\x12:\n\tu16_array\x18\x01 \x01(\x0b\x32%.lance.table.EncodedU64Array.U16ArrayH\x00\x12:\n\tu32_array\x18\x02 \x01(\x0b\x32%.lance.table.EncodedU64Array.U32ArrayH\x00\x12:\n\tu64_array\x18\x03 \x01(\x0b\x32%.lance.table.EncodedU64Array.U64ArrayH\x00\x1a)\n\x08U16Array\x12\x0c\n\x04\x62\x61se\x18\x01 \x01(\x04\x12\x0f\n\x07offsets\x18\x02 \x01(\x0c\x1a)\n\x08U32Array\x12\x0c\n\x04\x62\x61se\x18\x01 \x01(\x04\x12\x0f\n\x07offsets\x18\x02 \x01(\x0c\x1a\x1a\n\x08U64Array\x12\x0e\n\x06values\x18\x02 \x01(\x0c\x42\x07\n\x05\x61rray\"L\n\x19RowDatasetVersionSequence\x12/\n\x04runs\x18\x01 \x03(\x0b\x32!.lance.table.RowDatasetVersionRun\"N\n\x14RowDatasetVersionRun\x12%\n\x04span\x18\x01 \x01(\x0b\x32\x17.lance.table.U64Segment\x12\x0f\n\x07version\x18\x02 \x01(\x04\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
-_builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, "lance_core._proto.rowids_pb2", _globals)
+_builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'lance_core._proto.rowids_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
-    DESCRIPTOR._loaded_options = None
-    _globals["_ROWIDSEQUENCE"]._serialized_start = 47
-    _globals["_ROWIDSEQUENCE"]._serialized_end = 105
-    _globals["_U64SEGMENT"]._serialized_start = 108
-    _globals["_U64SEGMENT"]._serialized_end = 609
-    _globals["_U64SEGMENT_RANGE"]._serialized_start = 409
-    _globals["_U64SEGMENT_RANGE"]._serialized_end = 444
-    _globals["_U64SEGMENT_RANGEWITHHOLES"]._serialized_start = 446
-    _globals["_U64SEGMENT_RANGEWITHHOLES"]._serialized_end = 535
-    _globals["_U64SEGMENT_RANGEWITHBITMAP"]._serialized_start = 537
-    _globals["_U64SEGMENT_RANGEWITHBITMAP"]._serialized_end = 598
-    _globals["_ENCODEDU64ARRAY"]._serialized_start = 612
-    _globals["_ENCODEDU64ARRAY"]._serialized_end = 932
-    _globals["_ENCODEDU64ARRAY_U16ARRAY"]._serialized_start = 811
-    _globals["_ENCODEDU64ARRAY_U16ARRAY"]._serialized_end = 852
-    _globals["_ENCODEDU64ARRAY_U32ARRAY"]._serialized_start = 854
-    _globals["_ENCODEDU64ARRAY_U32ARRAY"]._serialized_end = 895
-    _globals["_ENCODEDU64ARRAY_U64ARRAY"]._serialized_start = 897
-    _globals["_ENCODEDU64ARRAY_U64ARRAY"]._serialized_end = 923
-    _globals["_ROWDATASETVERSIONSEQUENCE"]._serialized_start = 934
-    _globals["_ROWDATASETVERSIONSEQUENCE"]._serialized_end = 1010
-    _globals["_ROWDATASETVERSIONRUN"]._serialized_start = 1012
-    _globals["_ROWDATASETVERSIONRUN"]._serialized_end = 1090
+  DESCRIPTOR._loaded_options = None
+  _globals['_ROWIDSEQUENCE']._serialized_start=47
+  _globals['_ROWIDSEQUENCE']._serialized_end=105
+  _globals['_U64SEGMENT']._serialized_start=108
+  _globals['_U64SEGMENT']._serialized_end=609
+  _globals['_U64SEGMENT_RANGE']._serialized_start=409
+  _globals['_U64SEGMENT_RANGE']._serialized_end=444
+  _globals['_U64SEGMENT_RANGEWITHHOLES']._serialized_start=446
+  _globals['_U64SEGMENT_RANGEWITHHOLES']._serialized_end=535
+  _globals['_U64SEGMENT_RANGEWITHBITMAP']._serialized_start=537
+  _globals['_U64SEGMENT_RANGEWITHBITMAP']._serialized_end=598
+  _globals['_ENCODEDU64ARRAY']._serialized_start=612
+  _globals['_ENCODEDU64ARRAY']._serialized_end=932
+  _globals['_ENCODEDU64ARRAY_U16ARRAY']._serialized_start=811
+  _globals['_ENCODEDU64ARRAY_U16ARRAY']._serialized_end=852
+  _globals['_ENCODEDU64ARRAY_U32ARRAY']._serialized_start=854
+  _globals['_ENCODEDU64ARRAY_U32ARRAY']._serialized_end=895
+  _globals['_ENCODEDU64ARRAY_U64ARRAY']._serialized_start=897
+  _globals['_ENCODEDU64ARRAY_U64ARRAY']._serialized_end=923
+  _globals['_ROWDATASETVERSIONSEQUENCE']._serialized_start=934
+  _globals['_ROWDATASETVERSIONSEQUENCE']._serialized_end=1010
+  _globals['_ROWDATASETVERSIONRUN']._serialized_start=1012
+  _globals['_ROWDATASETVERSIONRUN']._serialized_end=1090
 # @@protoc_insertion_point(module_scope)

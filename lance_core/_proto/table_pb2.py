@@ -4,15 +4,18 @@
 # source: lance_core/_proto/table.proto
 # Protobuf Python Version: 6.31.1
 """Generated protocol buffer code."""
-
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import descriptor_pool as _descriptor_pool
 from google.protobuf import runtime_version as _runtime_version
 from google.protobuf import symbol_database as _symbol_database
 from google.protobuf.internal import builder as _builder
-
 _runtime_version.ValidateProtobufRuntimeVersion(
-    _runtime_version.Domain.PUBLIC, 6, 31, 1, "", "lance_core/_proto/table.proto"
+    _runtime_version.Domain.PUBLIC,
+    6,
+    31,
+    1,
+    '',
+    'lance_core/_proto/table.proto'
 )
 # @@protoc_insertion_point(imports)
 
@@ -21,82 +24,80 @@ _sym_db = _symbol_database.Default()
 
 from google.protobuf import any_pb2 as google_dot_protobuf_dot_any__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
-
 from lance_core._proto import file_pb2 as lance__core_dot___proto_dot_file__pb2
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(
-    b'\n\x1dlance_core/_proto/table.proto\x12\x0blance.table\x1a\x19google/protobuf/any.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1clance_core/_proto/file.proto"\x14\n\x04UUID\x12\x0c\n\x04uuid\x18\x01 \x01(\x0c"\x89\x01\n\rWriterVersion\x12\x0f\n\x07library\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\x12\x17\n\nprerelease\x18\x03 \x01(\tH\x00\x88\x01\x01\x12\x1b\n\x0e\x62uild_metadata\x18\x04 \x01(\tH\x01\x88\x01\x01\x42\r\n\x0b_prereleaseB\x11\n\x0f_build_metadata"9\n\x11\x44\x61taStorageFormat\x12\x13\n\x0b\x66ile_format\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t"Y\n\x08\x42\x61sePath\x12\n\n\x02id\x18\x01 \x01(\r\x12\x11\n\x04name\x18\x02 \x01(\tH\x00\x88\x01\x01\x12\x17\n\x0fis_dataset_root\x18\x03 \x01(\x08\x12\x0c\n\x04path\x18\x04 \x01(\tB\x07\n\x05_name"\xe2\t\n\x08Manifest\x12!\n\x06\x66ields\x18\x01 \x03(\x0b\x32\x11.lance.file.Field\x12\x11\n\tfragments\x18\x02 \x03(\x0c\x12\x0f\n\x07version\x18\x03 \x01(\x04\x12\x18\n\x10version_aux_data\x18\x04 \x01(\x04\x12\x42\n\x0fschema_metadata\x18\x05 \x03(\x0b\x32).lance.table.Manifest.SchemaMetadataEntry\x12\x1a\n\rindex_section\x18\x06 \x01(\x04H\x00\x88\x01\x01\x12-\n\ttimestamp\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0b\n\x03tag\x18\x08 \x01(\t\x12\x1c\n\x14reader_feature_flags\x18\t \x01(\x04\x12\x1c\n\x14writer_feature_flags\x18\n \x01(\x04\x12\x1c\n\x0fmax_fragment_id\x18\x0b \x01(\rH\x01\x88\x01\x01\x12\x18\n\x10transaction_file\x18\x0c \x01(\t\x12\x32\n\x0ewriter_version\x18\r \x01(\x0b\x32\x1a.lance.table.WriterVersion\x12\x13\n\x0bnext_row_id\x18\x0e \x01(\x04\x12\x33\n\x0b\x64\x61ta_format\x18\x0f \x01(\x0b\x32\x1e.lance.table.DataStorageFormat\x12\x31\n\x06\x63onfig\x18\x10 \x03(\x0b\x32!.lance.table.Manifest.ConfigEntry\x12)\n\nbase_paths\x18\x12 \x03(\x0b\x32\x15.lance.table.BasePath\x12@\n\x0etable_metadata\x18\x13 \x03(\x0b\x32(.lance.table.Manifest.TableMetadataEntry\x12\x13\n\x06\x62ranch\x18\x14 \x01(\tH\x02\x88\x01\x01\x12+\n\x1etransaction_section_deprecated\x18\x15 \x01(\x04H\x03\x88\x01\x01\x12\x38\n\rfragment_tree\x18\x16 \x01(\x0b\x32!.lance.table.FragmentTreeMetadata\x12 \n\x13transaction_section\x18\x17 \x01(\x04H\x04\x88\x01\x01\x12#\n\x16max_allocated_field_id\x18\x18 \x01(\x05H\x05\x88\x01\x01\x12+\n\nclustering\x18\x19 \x01(\x0b\x32\x17.lance.table.Clustering\x12\x1e\n\x11max_clustering_id\x18\x1a \x01(\rH\x06\x88\x01\x01\x1a\x35\n\x13SchemaMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x0c:\x02\x38\x01\x1a-\n\x0b\x43onfigEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a\x34\n\x12TableMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\x10\n\x0e_index_sectionB\x12\n\x10_max_fragment_idB\t\n\x07_branchB!\n\x1f_transaction_section_deprecatedB\x16\n\x14_transaction_sectionB\x19\n\x17_max_allocated_field_idB\x14\n\x12_max_clustering_id"\x16\n\x14\x46ragmentTreeMetadata"L\n\nClustering\x12\n\n\x02id\x18\x01 \x01(\r\x12\x0f\n\x07\x63olumns\x18\x02 \x03(\x05\x12\x10\n\x08provider\x18\x03 \x01(\t\x12\x0f\n\x07version\x18\x04 \x01(\x04"\x12\n\x10RowLineageColumn":\n\x0c\x45xternalFile\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x0e\n\x06offset\x18\x02 \x01(\x04\x12\x0c\n\x04size\x18\x03 \x01(\x04"\x87\x07\n\x0c\x44\x61taFragment\x12\n\n\x02id\x18\x01 \x01(\x04\x12$\n\x05\x66iles\x18\x02 \x03(\x0b\x32\x15.lance.table.DataFile\x12\x30\n\rdeletion_file\x18\x03 \x01(\x0b\x32\x19.lance.table.DeletionFile\x12\x15\n\rphysical_rows\x18\x04 \x01(\x04\x12\x18\n\x0einline_row_ids\x18\x05 \x01(\x0cH\x00\x12\x35\n\x10\x65xternal_row_ids\x18\x06 \x01(\x0b\x32\x19.lance.table.ExternalFileH\x00\x12\x37\n\x0e\x63olumn_row_ids\x18\x0c \x01(\x0b\x32\x1d.lance.table.RowLineageColumnH\x00\x12)\n\x1finline_last_updated_at_versions\x18\x07 \x01(\x0cH\x01\x12\x46\n!external_last_updated_at_versions\x18\x08 \x01(\x0b\x32\x19.lance.table.ExternalFileH\x01\x12H\n\x1f\x63olumn_last_updated_at_versions\x18\r \x01(\x0b\x32\x1d.lance.table.RowLineageColumnH\x01\x12$\n\x1ainline_created_at_versions\x18\t \x01(\x0cH\x02\x12\x41\n\x1c\x65xternal_created_at_versions\x18\n \x01(\x0b\x32\x19.lance.table.ExternalFileH\x02\x12\x43\n\x1a\x63olumn_created_at_versions\x18\x0e \x01(\x0b\x32\x1d.lance.table.RowLineageColumnH\x02\x12.\n\x08overlays\x18\x0b \x03(\x0b\x32\x1c.lance.table.DataOverlayFile\x12\x15\n\rclustering_id\x18\x0f \x01(\x04\x12\x39\n\x08metadata\x18\x10 \x03(\x0b\x32\'.lance.table.DataFragment.MetadataEntry\x1a/\n\rMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\x11\n\x0frow_id_sequenceB"\n last_updated_at_version_sequenceB\x1d\n\x1b\x63reated_at_version_sequence"\xb3\x01\n\x08\x44\x61taFile\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x0e\n\x06\x66ields\x18\x02 \x03(\x05\x12\x16\n\x0e\x63olumn_indices\x18\x03 \x03(\x05\x12\x1a\n\x12\x66ile_major_version\x18\x04 \x01(\r\x12\x1a\n\x12\x66ile_minor_version\x18\x05 \x01(\r\x12\x17\n\x0f\x66ile_size_bytes\x18\x06 \x01(\x04\x12\x14\n\x07\x62\x61se_id\x18\x07 \x01(\rH\x00\x88\x01\x01\x42\n\n\x08_base_id"\xdc\x01\n\x0c\x44\x65letionFile\x12=\n\tfile_type\x18\x01 \x01(\x0e\x32*.lance.table.DeletionFile.DeletionFileType\x12\x14\n\x0cread_version\x18\x02 \x01(\x04\x12\n\n\x02id\x18\x03 \x01(\x04\x12\x18\n\x10num_deleted_rows\x18\x04 \x01(\x04\x12\x14\n\x07\x62\x61se_id\x18\x07 \x01(\rH\x00\x88\x01\x01"/\n\x10\x44\x65letionFileType\x12\x0f\n\x0b\x41RROW_ARRAY\x10\x00\x12\n\n\x06\x42ITMAP\x10\x01\x42\n\n\x08_base_id"\xf1\x01\n\x0f\x44\x61taOverlayFile\x12(\n\tdata_file\x18\x01 \x01(\x0b\x32\x15.lance.table.DataFile\x12\x1e\n\x14shared_offset_bitmap\x18\x02 \x01(\x0cH\x00\x12\x44\n\x0e\x66ield_coverage\x18\x04 \x01(\x0b\x32*.lance.table.DataOverlayFile.FieldCoverageH\x00\x12\x19\n\x11\x63ommitted_version\x18\x03 \x01(\x04\x1a\'\n\rFieldCoverage\x12\x16\n\x0eoffset_bitmaps\x18\x01 \x03(\x0c\x42\n\n\x08\x63overage";\n\x0cIndexSection\x12+\n\x07indices\x18\x01 \x03(\x0b\x32\x1a.lance.table.IndexMetadata"-\n\tIndexFile\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x12\n\nsize_bytes\x18\x02 \x01(\x04"\xe9\x03\n\rIndexMetadata\x12\x1f\n\x04uuid\x18\x01 \x01(\x0b\x32\x11.lance.table.UUID\x12\x0e\n\x06\x66ields\x18\x02 \x03(\x05\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x17\n\x0f\x64\x61taset_version\x18\x04 \x01(\x04\x12\x17\n\x0f\x66ragment_bitmap\x18\x05 \x01(\x0c\x12+\n\rindex_details\x18\x06 \x01(\x0b\x32\x14.google.protobuf.Any\x12\x1a\n\rindex_version\x18\x07 \x01(\x05H\x00\x88\x01\x01\x12\x17\n\ncreated_at\x18\x08 \x01(\x04H\x01\x88\x01\x01\x12\x14\n\x07\x62\x61se_id\x18\t \x01(\rH\x02\x88\x01\x01\x12%\n\x05\x66iles\x18\n \x03(\x0b\x32\x16.lance.table.IndexFile\x12\x17\n\x0f\x63overing_fields\x18\x0b \x03(\x05\x12\x15\n\rclustering_id\x18\x0c \x01(\r\x12:\n\x08metadata\x18\r \x03(\x0b\x32(.lance.table.IndexMetadata.MetadataEntry\x1a/\n\rMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\x10\n\x0e_index_versionB\r\n\x0b_created_atB\n\n\x08_base_id"\xe2\x04\n\x19\x46ragmentReuseIndexDetails\x12\x46\n\x06inline\x18\x01 \x01(\x0b\x32\x34.lance.table.FragmentReuseIndexDetails.InlineContentH\x00\x12-\n\x08\x65xternal\x18\x02 \x01(\x0b\x32\x19.lance.table.ExternalFileH\x00\x1aQ\n\rInlineContent\x12@\n\x08versions\x18\x01 \x03(\x0b\x32..lance.table.FragmentReuseIndexDetails.Version\x1a`\n\x07Version\x12\x17\n\x0f\x64\x61taset_version\x18\x01 \x01(\x04\x12<\n\x06groups\x18\x03 \x03(\x0b\x32,.lance.table.FragmentReuseIndexDetails.Group\x1a\xbe\x01\n\x05Group\x12\x19\n\x11\x63hanged_row_addrs\x18\x01 \x01(\x0c\x12L\n\rold_fragments\x18\x02 \x03(\x0b\x32\x35.lance.table.FragmentReuseIndexDetails.FragmentDigest\x12L\n\rnew_fragments\x18\x03 \x03(\x0b\x32\x35.lance.table.FragmentReuseIndexDetails.FragmentDigest\x1aM\n\x0e\x46ragmentDigest\x12\n\n\x02id\x18\x01 \x01(\x04\x12\x15\n\rphysical_rows\x18\x02 \x01(\x04\x12\x18\n\x10num_deleted_rows\x18\x03 \x01(\x04\x42\t\n\x07\x63ontentb\x06proto3'
-)
+
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dlance_core/_proto/table.proto\x12\x0blance.table\x1a\x19google/protobuf/any.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1clance_core/_proto/file.proto\"\x14\n\x04UUID\x12\x0c\n\x04uuid\x18\x01 \x01(\x0c\"\x89\x01\n\rWriterVersion\x12\x0f\n\x07library\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\x12\x17\n\nprerelease\x18\x03 \x01(\tH\x00\x88\x01\x01\x12\x1b\n\x0e\x62uild_metadata\x18\x04 \x01(\tH\x01\x88\x01\x01\x42\r\n\x0b_prereleaseB\x11\n\x0f_build_metadata\"9\n\x11\x44\x61taStorageFormat\x12\x13\n\x0b\x66ile_format\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\"Y\n\x08\x42\x61sePath\x12\n\n\x02id\x18\x01 \x01(\r\x12\x11\n\x04name\x18\x02 \x01(\tH\x00\x88\x01\x01\x12\x17\n\x0fis_dataset_root\x18\x03 \x01(\x08\x12\x0c\n\x04path\x18\x04 \x01(\tB\x07\n\x05_name\"\xe2\t\n\x08Manifest\x12!\n\x06\x66ields\x18\x01 \x03(\x0b\x32\x11.lance.file.Field\x12\x11\n\tfragments\x18\x02 \x03(\x0c\x12\x0f\n\x07version\x18\x03 \x01(\x04\x12\x18\n\x10version_aux_data\x18\x04 \x01(\x04\x12\x42\n\x0fschema_metadata\x18\x05 \x03(\x0b\x32).lance.table.Manifest.SchemaMetadataEntry\x12\x1a\n\rindex_section\x18\x06 \x01(\x04H\x00\x88\x01\x01\x12-\n\ttimestamp\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0b\n\x03tag\x18\x08 \x01(\t\x12\x1c\n\x14reader_feature_flags\x18\t \x01(\x04\x12\x1c\n\x14writer_feature_flags\x18\n \x01(\x04\x12\x1c\n\x0fmax_fragment_id\x18\x0b \x01(\rH\x01\x88\x01\x01\x12\x18\n\x10transaction_file\x18\x0c \x01(\t\x12\x32\n\x0ewriter_version\x18\r \x01(\x0b\x32\x1a.lance.table.WriterVersion\x12\x13\n\x0bnext_row_id\x18\x0e \x01(\x04\x12\x33\n\x0b\x64\x61ta_format\x18\x0f \x01(\x0b\x32\x1e.lance.table.DataStorageFormat\x12\x31\n\x06\x63onfig\x18\x10 \x03(\x0b\x32!.lance.table.Manifest.ConfigEntry\x12)\n\nbase_paths\x18\x12 \x03(\x0b\x32\x15.lance.table.BasePath\x12@\n\x0etable_metadata\x18\x13 \x03(\x0b\x32(.lance.table.Manifest.TableMetadataEntry\x12\x13\n\x06\x62ranch\x18\x14 \x01(\tH\x02\x88\x01\x01\x12+\n\x1etransaction_section_deprecated\x18\x15 \x01(\x04H\x03\x88\x01\x01\x12\x38\n\rfragment_tree\x18\x16 \x01(\x0b\x32!.lance.table.FragmentTreeMetadata\x12 \n\x13transaction_section\x18\x17 \x01(\x04H\x04\x88\x01\x01\x12#\n\x16max_allocated_field_id\x18\x18 \x01(\x05H\x05\x88\x01\x01\x12+\n\nclustering\x18\x19 \x01(\x0b\x32\x17.lance.table.Clustering\x12\x1e\n\x11max_clustering_id\x18\x1a \x01(\rH\x06\x88\x01\x01\x1a\x35\n\x13SchemaMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x0c:\x02\x38\x01\x1a-\n\x0b\x43onfigEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a\x34\n\x12TableMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\x10\n\x0e_index_sectionB\x12\n\x10_max_fragment_idB\t\n\x07_branchB!\n\x1f_transaction_section_deprecatedB\x16\n\x14_transaction_sectionB\x19\n\x17_max_allocated_field_idB\x14\n\x12_max_clustering_id\"\x16\n\x14\x46ragmentTreeMetadata\"L\n\nClustering\x12\n\n\x02id\x18\x01 \x01(\r\x12\x0f\n\x07\x63olumns\x18\x02 \x03(\x05\x12\x10\n\x08provider\x18\x03 \x01(\t\x12\x0f\n\x07version\x18\x04 \x01(\x04\"\x12\n\x10RowLineageColumn\":\n\x0c\x45xternalFile\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x0e\n\x06offset\x18\x02 \x01(\x04\x12\x0c\n\x04size\x18\x03 \x01(\x04\"\x87\x07\n\x0c\x44\x61taFragment\x12\n\n\x02id\x18\x01 \x01(\x04\x12$\n\x05\x66iles\x18\x02 \x03(\x0b\x32\x15.lance.table.DataFile\x12\x30\n\rdeletion_file\x18\x03 \x01(\x0b\x32\x19.lance.table.DeletionFile\x12\x15\n\rphysical_rows\x18\x04 \x01(\x04\x12\x18\n\x0einline_row_ids\x18\x05 \x01(\x0cH\x00\x12\x35\n\x10\x65xternal_row_ids\x18\x06 \x01(\x0b\x32\x19.lance.table.ExternalFileH\x00\x12\x37\n\x0e\x63olumn_row_ids\x18\x0c \x01(\x0b\x32\x1d.lance.table.RowLineageColumnH\x00\x12)\n\x1finline_last_updated_at_versions\x18\x07 \x01(\x0cH\x01\x12\x46\n!external_last_updated_at_versions\x18\x08 \x01(\x0b\x32\x19.lance.table.ExternalFileH\x01\x12H\n\x1f\x63olumn_last_updated_at_versions\x18\r \x01(\x0b\x32\x1d.lance.table.RowLineageColumnH\x01\x12$\n\x1ainline_created_at_versions\x18\t \x01(\x0cH\x02\x12\x41\n\x1c\x65xternal_created_at_versions\x18\n \x01(\x0b\x32\x19.lance.table.ExternalFileH\x02\x12\x43\n\x1a\x63olumn_created_at_versions\x18\x0e \x01(\x0b\x32\x1d.lance.table.RowLineageColumnH\x02\x12.\n\x08overlays\x18\x0b \x03(\x0b\x32\x1c.lance.table.DataOverlayFile\x12\x15\n\rclustering_id\x18\x0f \x01(\x04\x12\x39\n\x08metadata\x18\x10 \x03(\x0b\x32\'.lance.table.DataFragment.MetadataEntry\x1a/\n\rMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\x11\n\x0frow_id_sequenceB\"\n last_updated_at_version_sequenceB\x1d\n\x1b\x63reated_at_version_sequence\"\xb3\x01\n\x08\x44\x61taFile\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x0e\n\x06\x66ields\x18\x02 \x03(\x05\x12\x16\n\x0e\x63olumn_indices\x18\x03 \x03(\x05\x12\x1a\n\x12\x66ile_major_version\x18\x04 \x01(\r\x12\x1a\n\x12\x66ile_minor_version\x18\x05 \x01(\r\x12\x17\n\x0f\x66ile_size_bytes\x18\x06 \x01(\x04\x12\x14\n\x07\x62\x61se_id\x18\x07 \x01(\rH\x00\x88\x01\x01\x42\n\n\x08_base_id\"\xdc\x01\n\x0c\x44\x65letionFile\x12=\n\tfile_type\x18\x01 \x01(\x0e\x32*.lance.table.DeletionFile.DeletionFileType\x12\x14\n\x0cread_version\x18\x02 \x01(\x04\x12\n\n\x02id\x18\x03 \x01(\x04\x12\x18\n\x10num_deleted_rows\x18\x04 \x01(\x04\x12\x14\n\x07\x62\x61se_id\x18\x07 \x01(\rH\x00\x88\x01\x01\"/\n\x10\x44\x65letionFileType\x12\x0f\n\x0b\x41RROW_ARRAY\x10\x00\x12\n\n\x06\x42ITMAP\x10\x01\x42\n\n\x08_base_id\"\xf1\x01\n\x0f\x44\x61taOverlayFile\x12(\n\tdata_file\x18\x01 \x01(\x0b\x32\x15.lance.table.DataFile\x12\x1e\n\x14shared_offset_bitmap\x18\x02 \x01(\x0cH\x00\x12\x44\n\x0e\x66ield_coverage\x18\x04 \x01(\x0b\x32*.lance.table.DataOverlayFile.FieldCoverageH\x00\x12\x19\n\x11\x63ommitted_version\x18\x03 \x01(\x04\x1a\'\n\rFieldCoverage\x12\x16\n\x0eoffset_bitmaps\x18\x01 \x03(\x0c\x42\n\n\x08\x63overage\";\n\x0cIndexSection\x12+\n\x07indices\x18\x01 \x03(\x0b\x32\x1a.lance.table.IndexMetadata\"-\n\tIndexFile\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x12\n\nsize_bytes\x18\x02 \x01(\x04\"\xe9\x03\n\rIndexMetadata\x12\x1f\n\x04uuid\x18\x01 \x01(\x0b\x32\x11.lance.table.UUID\x12\x0e\n\x06\x66ields\x18\x02 \x03(\x05\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x17\n\x0f\x64\x61taset_version\x18\x04 \x01(\x04\x12\x17\n\x0f\x66ragment_bitmap\x18\x05 \x01(\x0c\x12+\n\rindex_details\x18\x06 \x01(\x0b\x32\x14.google.protobuf.Any\x12\x1a\n\rindex_version\x18\x07 \x01(\x05H\x00\x88\x01\x01\x12\x17\n\ncreated_at\x18\x08 \x01(\x04H\x01\x88\x01\x01\x12\x14\n\x07\x62\x61se_id\x18\t \x01(\rH\x02\x88\x01\x01\x12%\n\x05\x66iles\x18\n \x03(\x0b\x32\x16.lance.table.IndexFile\x12\x17\n\x0f\x63overing_fields\x18\x0b \x03(\x05\x12\x15\n\rclustering_id\x18\x0c \x01(\r\x12:\n\x08metadata\x18\r \x03(\x0b\x32(.lance.table.IndexMetadata.MetadataEntry\x1a/\n\rMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\x10\n\x0e_index_versionB\r\n\x0b_created_atB\n\n\x08_base_id\"\xe2\x04\n\x19\x46ragmentReuseIndexDetails\x12\x46\n\x06inline\x18\x01 \x01(\x0b\x32\x34.lance.table.FragmentReuseIndexDetails.InlineContentH\x00\x12-\n\x08\x65xternal\x18\x02 \x01(\x0b\x32\x19.lance.table.ExternalFileH\x00\x1aQ\n\rInlineContent\x12@\n\x08versions\x18\x01 \x03(\x0b\x32..lance.table.FragmentReuseIndexDetails.Version\x1a`\n\x07Version\x12\x17\n\x0f\x64\x61taset_version\x18\x01 \x01(\x04\x12<\n\x06groups\x18\x03 \x03(\x0b\x32,.lance.table.FragmentReuseIndexDetails.Group\x1a\xbe\x01\n\x05Group\x12\x19\n\x11\x63hanged_row_addrs\x18\x01 \x01(\x0c\x12L\n\rold_fragments\x18\x02 \x03(\x0b\x32\x35.lance.table.FragmentReuseIndexDetails.FragmentDigest\x12L\n\rnew_fragments\x18\x03 \x03(\x0b\x32\x35.lance.table.FragmentReuseIndexDetails.FragmentDigest\x1aM\n\x0e\x46ragmentDigest\x12\n\n\x02id\x18\x01 \x01(\x04\x12\x15\n\rphysical_rows\x18\x02 \x01(\x04\x12\x18\n\x10num_deleted_rows\x18\x03 \x01(\x04\x42\t\n\x07\x63ontentb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
-_builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, "lance_core._proto.table_pb2", _globals)
+_builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'lance_core._proto.table_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
-    DESCRIPTOR._loaded_options = None
-    _globals["_MANIFEST_SCHEMAMETADATAENTRY"]._loaded_options = None
-    _globals["_MANIFEST_SCHEMAMETADATAENTRY"]._serialized_options = b"8\001"
-    _globals["_MANIFEST_CONFIGENTRY"]._loaded_options = None
-    _globals["_MANIFEST_CONFIGENTRY"]._serialized_options = b"8\001"
-    _globals["_MANIFEST_TABLEMETADATAENTRY"]._loaded_options = None
-    _globals["_MANIFEST_TABLEMETADATAENTRY"]._serialized_options = b"8\001"
-    _globals["_DATAFRAGMENT_METADATAENTRY"]._loaded_options = None
-    _globals["_DATAFRAGMENT_METADATAENTRY"]._serialized_options = b"8\001"
-    _globals["_INDEXMETADATA_METADATAENTRY"]._loaded_options = None
-    _globals["_INDEXMETADATA_METADATAENTRY"]._serialized_options = b"8\001"
-    _globals["_UUID"]._serialized_start = 136
-    _globals["_UUID"]._serialized_end = 156
-    _globals["_WRITERVERSION"]._serialized_start = 159
-    _globals["_WRITERVERSION"]._serialized_end = 296
-    _globals["_DATASTORAGEFORMAT"]._serialized_start = 298
-    _globals["_DATASTORAGEFORMAT"]._serialized_end = 355
-    _globals["_BASEPATH"]._serialized_start = 357
-    _globals["_BASEPATH"]._serialized_end = 446
-    _globals["_MANIFEST"]._serialized_start = 449
-    _globals["_MANIFEST"]._serialized_end = 1699
-    _globals["_MANIFEST_SCHEMAMETADATAENTRY"]._serialized_start = 1388
-    _globals["_MANIFEST_SCHEMAMETADATAENTRY"]._serialized_end = 1441
-    _globals["_MANIFEST_CONFIGENTRY"]._serialized_start = 1443
-    _globals["_MANIFEST_CONFIGENTRY"]._serialized_end = 1488
-    _globals["_MANIFEST_TABLEMETADATAENTRY"]._serialized_start = 1490
-    _globals["_MANIFEST_TABLEMETADATAENTRY"]._serialized_end = 1542
-    _globals["_FRAGMENTTREEMETADATA"]._serialized_start = 1701
-    _globals["_FRAGMENTTREEMETADATA"]._serialized_end = 1723
-    _globals["_CLUSTERING"]._serialized_start = 1725
-    _globals["_CLUSTERING"]._serialized_end = 1801
-    _globals["_ROWLINEAGECOLUMN"]._serialized_start = 1803
-    _globals["_ROWLINEAGECOLUMN"]._serialized_end = 1821
-    _globals["_EXTERNALFILE"]._serialized_start = 1823
-    _globals["_EXTERNALFILE"]._serialized_end = 1881
-    _globals["_DATAFRAGMENT"]._serialized_start = 1884
-    _globals["_DATAFRAGMENT"]._serialized_end = 2787
-    _globals["_DATAFRAGMENT_METADATAENTRY"]._serialized_start = 2654
-    _globals["_DATAFRAGMENT_METADATAENTRY"]._serialized_end = 2701
-    _globals["_DATAFILE"]._serialized_start = 2790
-    _globals["_DATAFILE"]._serialized_end = 2969
-    _globals["_DELETIONFILE"]._serialized_start = 2972
-    _globals["_DELETIONFILE"]._serialized_end = 3192
-    _globals["_DELETIONFILE_DELETIONFILETYPE"]._serialized_start = 3133
-    _globals["_DELETIONFILE_DELETIONFILETYPE"]._serialized_end = 3180
-    _globals["_DATAOVERLAYFILE"]._serialized_start = 3195
-    _globals["_DATAOVERLAYFILE"]._serialized_end = 3436
-    _globals["_DATAOVERLAYFILE_FIELDCOVERAGE"]._serialized_start = 3385
-    _globals["_DATAOVERLAYFILE_FIELDCOVERAGE"]._serialized_end = 3424
-    _globals["_INDEXSECTION"]._serialized_start = 3438
-    _globals["_INDEXSECTION"]._serialized_end = 3497
-    _globals["_INDEXFILE"]._serialized_start = 3499
-    _globals["_INDEXFILE"]._serialized_end = 3544
-    _globals["_INDEXMETADATA"]._serialized_start = 3547
-    _globals["_INDEXMETADATA"]._serialized_end = 4036
-    _globals["_INDEXMETADATA_METADATAENTRY"]._serialized_start = 2654
-    _globals["_INDEXMETADATA_METADATAENTRY"]._serialized_end = 2701
-    _globals["_FRAGMENTREUSEINDEXDETAILS"]._serialized_start = 4039
-    _globals["_FRAGMENTREUSEINDEXDETAILS"]._serialized_end = 4649
-    _globals["_FRAGMENTREUSEINDEXDETAILS_INLINECONTENT"]._serialized_start = 4187
-    _globals["_FRAGMENTREUSEINDEXDETAILS_INLINECONTENT"]._serialized_end = 4268
-    _globals["_FRAGMENTREUSEINDEXDETAILS_VERSION"]._serialized_start = 4270
-    _globals["_FRAGMENTREUSEINDEXDETAILS_VERSION"]._serialized_end = 4366
-    _globals["_FRAGMENTREUSEINDEXDETAILS_GROUP"]._serialized_start = 4369
-    _globals["_FRAGMENTREUSEINDEXDETAILS_GROUP"]._serialized_end = 4559
-    _globals["_FRAGMENTREUSEINDEXDETAILS_FRAGMENTDIGEST"]._serialized_start = 4561
-    _globals["_FRAGMENTREUSEINDEXDETAILS_FRAGMENTDIGEST"]._serialized_end = 4638
+  DESCRIPTOR._loaded_options = None
+  _globals['_MANIFEST_SCHEMAMETADATAENTRY']._loaded_options = None
+  _globals['_MANIFEST_SCHEMAMETADATAENTRY']._serialized_options = b'8\001'
+  _globals['_MANIFEST_CONFIGENTRY']._loaded_options = None
+  _globals['_MANIFEST_CONFIGENTRY']._serialized_options = b'8\001'
+  _globals['_MANIFEST_TABLEMETADATAENTRY']._loaded_options = None
+  _globals['_MANIFEST_TABLEMETADATAENTRY']._serialized_options = b'8\001'
+  _globals['_DATAFRAGMENT_METADATAENTRY']._loaded_options = None
+  _globals['_DATAFRAGMENT_METADATAENTRY']._serialized_options = b'8\001'
+  _globals['_INDEXMETADATA_METADATAENTRY']._loaded_options = None
+  _globals['_INDEXMETADATA_METADATAENTRY']._serialized_options = b'8\001'
+  _globals['_UUID']._serialized_start=136
+  _globals['_UUID']._serialized_end=156
+  _globals['_WRITERVERSION']._serialized_start=159
+  _globals['_WRITERVERSION']._serialized_end=296
+  _globals['_DATASTORAGEFORMAT']._serialized_start=298
+  _globals['_DATASTORAGEFORMAT']._serialized_end=355
+  _globals['_BASEPATH']._serialized_start=357
+  _globals['_BASEPATH']._serialized_end=446
+  _globals['_MANIFEST']._serialized_start=449
+  _globals['_MANIFEST']._serialized_end=1699
+  _globals['_MANIFEST_SCHEMAMETADATAENTRY']._serialized_start=1388
+  _globals['_MANIFEST_SCHEMAMETADATAENTRY']._serialized_end=1441
+  _globals['_MANIFEST_CONFIGENTRY']._serialized_start=1443
+  _globals['_MANIFEST_CONFIGENTRY']._serialized_end=1488
+  _globals['_MANIFEST_TABLEMETADATAENTRY']._serialized_start=1490
+  _globals['_MANIFEST_TABLEMETADATAENTRY']._serialized_end=1542
+  _globals['_FRAGMENTTREEMETADATA']._serialized_start=1701
+  _globals['_FRAGMENTTREEMETADATA']._serialized_end=1723
+  _globals['_CLUSTERING']._serialized_start=1725
+  _globals['_CLUSTERING']._serialized_end=1801
+  _globals['_ROWLINEAGECOLUMN']._serialized_start=1803
+  _globals['_ROWLINEAGECOLUMN']._serialized_end=1821
+  _globals['_EXTERNALFILE']._serialized_start=1823
+  _globals['_EXTERNALFILE']._serialized_end=1881
+  _globals['_DATAFRAGMENT']._serialized_start=1884
+  _globals['_DATAFRAGMENT']._serialized_end=2787
+  _globals['_DATAFRAGMENT_METADATAENTRY']._serialized_start=2654
+  _globals['_DATAFRAGMENT_METADATAENTRY']._serialized_end=2701
+  _globals['_DATAFILE']._serialized_start=2790
+  _globals['_DATAFILE']._serialized_end=2969
+  _globals['_DELETIONFILE']._serialized_start=2972
+  _globals['_DELETIONFILE']._serialized_end=3192
+  _globals['_DELETIONFILE_DELETIONFILETYPE']._serialized_start=3133
+  _globals['_DELETIONFILE_DELETIONFILETYPE']._serialized_end=3180
+  _globals['_DATAOVERLAYFILE']._serialized_start=3195
+  _globals['_DATAOVERLAYFILE']._serialized_end=3436
+  _globals['_DATAOVERLAYFILE_FIELDCOVERAGE']._serialized_start=3385
+  _globals['_DATAOVERLAYFILE_FIELDCOVERAGE']._serialized_end=3424
+  _globals['_INDEXSECTION']._serialized_start=3438
+  _globals['_INDEXSECTION']._serialized_end=3497
+  _globals['_INDEXFILE']._serialized_start=3499
+  _globals['_INDEXFILE']._serialized_end=3544
+  _globals['_INDEXMETADATA']._serialized_start=3547
+  _globals['_INDEXMETADATA']._serialized_end=4036
+  _globals['_INDEXMETADATA_METADATAENTRY']._serialized_start=2654
+  _globals['_INDEXMETADATA_METADATAENTRY']._serialized_end=2701
+  _globals['_FRAGMENTREUSEINDEXDETAILS']._serialized_start=4039
+  _globals['_FRAGMENTREUSEINDEXDETAILS']._serialized_end=4649
+  _globals['_FRAGMENTREUSEINDEXDETAILS_INLINECONTENT']._serialized_start=4187
+  _globals['_FRAGMENTREUSEINDEXDETAILS_INLINECONTENT']._serialized_end=4268
+  _globals['_FRAGMENTREUSEINDEXDETAILS_VERSION']._serialized_start=4270
+  _globals['_FRAGMENTREUSEINDEXDETAILS_VERSION']._serialized_end=4366
+  _globals['_FRAGMENTREUSEINDEXDETAILS_GROUP']._serialized_start=4369
+  _globals['_FRAGMENTREUSEINDEXDETAILS_GROUP']._serialized_end=4559
+  _globals['_FRAGMENTREUSEINDEXDETAILS_FRAGMENTDIGEST']._serialized_start=4561
+  _globals['_FRAGMENTREUSEINDEXDETAILS_FRAGMENTDIGEST']._serialized_end=4638
 # @@protoc_insertion_point(module_scope)

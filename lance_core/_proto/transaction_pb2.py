@@ -4,15 +4,18 @@
 # source: lance_core/_proto/transaction.proto
 # Protobuf Python Version: 6.31.1
 """Generated protocol buffer code."""
-
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import descriptor_pool as _descriptor_pool
 from google.protobuf import runtime_version as _runtime_version
 from google.protobuf import symbol_database as _symbol_database
 from google.protobuf.internal import builder as _builder
-
 _runtime_version.ValidateProtobufRuntimeVersion(
-    _runtime_version.Domain.PUBLIC, 6, 31, 1, "", "lance_core/_proto/transaction.proto"
+    _runtime_version.Domain.PUBLIC,
+    6,
+    31,
+    1,
+    '',
+    'lance_core/_proto/transaction.proto'
 )
 # @@protoc_insertion_point(imports)
 
@@ -20,121 +23,119 @@ _sym_db = _symbol_database.Default()
 
 
 from google.protobuf import any_pb2 as google_dot_protobuf_dot_any__pb2
-
 from lance_core._proto import file_pb2 as lance__core_dot___proto_dot_file__pb2
 from lance_core._proto import table_pb2 as lance__core_dot___proto_dot_table__pb2
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(
-    b'\n#lance_core/_proto/transaction.proto\x12\x0blance.table\x1a\x19google/protobuf/any.proto\x1a\x1clance_core/_proto/file.proto\x1a\x1dlance_core/_proto/table.proto"\xf4.\n\x0bTransaction\x12\x14\n\x0cread_version\x18\x01 \x01(\x04\x12\x0c\n\x04uuid\x18\x02 \x01(\t\x12\x0b\n\x03tag\x18\x03 \x01(\t\x12S\n\x16transaction_properties\x18\x04 \x03(\x0b\x32\x33.lance.table.Transaction.TransactionPropertiesEntry\x12\x31\n\x06\x61ppend\x18\x64 \x01(\x0b\x32\x1f.lance.table.Transaction.AppendH\x00\x12\x31\n\x06\x64\x65lete\x18\x65 \x01(\x0b\x32\x1f.lance.table.Transaction.DeleteH\x00\x12\x37\n\toverwrite\x18\x66 \x01(\x0b\x32".lance.table.Transaction.OverwriteH\x00\x12<\n\x0c\x63reate_index\x18g \x01(\x0b\x32$.lance.table.Transaction.CreateIndexH\x00\x12\x33\n\x07rewrite\x18h \x01(\x0b\x32 .lance.table.Transaction.RewriteH\x00\x12/\n\x05merge\x18i \x01(\x0b\x32\x1e.lance.table.Transaction.MergeH\x00\x12\x33\n\x07restore\x18j \x01(\x0b\x32 .lance.table.Transaction.RestoreH\x00\x12\x46\n\x11reserve_fragments\x18k \x01(\x0b\x32).lance.table.Transaction.ReserveFragmentsH\x00\x12\x31\n\x06update\x18l \x01(\x0b\x32\x1f.lance.table.Transaction.UpdateH\x00\x12\x33\n\x07project\x18m \x01(\x0b\x32 .lance.table.Transaction.ProjectH\x00\x12>\n\rupdate_config\x18n \x01(\x0b\x32%.lance.table.Transaction.UpdateConfigH\x00\x12\x44\n\x10\x64\x61ta_replacement\x18o \x01(\x0b\x32(.lance.table.Transaction.DataReplacementH\x00\x12J\n\x14update_mem_wal_state\x18p \x01(\x0b\x32*.lance.table.Transaction.UpdateMemWalStateH\x00\x12/\n\x05\x63lone\x18q \x01(\x0b\x32\x1e.lance.table.Transaction.CloneH\x00\x12<\n\x0cupdate_bases\x18r \x01(\x0b\x32$.lance.table.Transaction.UpdateBasesH\x00\x12<\n\x0c\x64\x61ta_overlay\x18s \x01(\x0b\x32$.lance.table.Transaction.DataOverlayH\x00\x1a<\n\x1aTransactionPropertiesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a\x36\n\x06\x41ppend\x12,\n\tfragments\x18\x01 \x03(\x0b\x32\x19.lance.table.DataFragment\x1ao\n\x06\x44\x65lete\x12\x34\n\x11updated_fragments\x18\x01 \x03(\x0b\x32\x19.lance.table.DataFragment\x12\x1c\n\x14\x64\x65leted_fragment_ids\x18\x02 \x03(\x04\x12\x11\n\tpredicate\x18\x03 \x01(\t\x1a\xa7\x03\n\tOverwrite\x12,\n\tfragments\x18\x01 \x03(\x0b\x32\x19.lance.table.DataFragment\x12!\n\x06schema\x18\x02 \x03(\x0b\x32\x11.lance.file.Field\x12O\n\x0fschema_metadata\x18\x03 \x03(\x0b\x32\x36.lance.table.Transaction.Overwrite.SchemaMetadataEntry\x12X\n\x14\x63onfig_upsert_values\x18\x04 \x03(\x0b\x32:.lance.table.Transaction.Overwrite.ConfigUpsertValuesEntry\x12,\n\rinitial_bases\x18\x05 \x03(\x0b\x32\x15.lance.table.BasePath\x1a\x35\n\x13SchemaMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x0c:\x02\x38\x01\x1a\x39\n\x17\x43onfigUpsertValuesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1as\n\x0b\x43reateIndex\x12/\n\x0bnew_indices\x18\x01 \x03(\x0b\x32\x1a.lance.table.IndexMetadata\x12\x33\n\x0fremoved_indices\x18\x02 \x03(\x0b\x32\x1a.lance.table.IndexMetadata\x1a\xc2\x04\n\x07Rewrite\x12\x30\n\rold_fragments\x18\x01 \x03(\x0b\x32\x19.lance.table.DataFragment\x12\x30\n\rnew_fragments\x18\x02 \x03(\x0b\x32\x19.lance.table.DataFragment\x12=\n\x06groups\x18\x03 \x03(\x0b\x32-.lance.table.Transaction.Rewrite.RewriteGroup\x12J\n\x11rewritten_indices\x18\x04 \x03(\x0b\x32/.lance.table.Transaction.Rewrite.RewrittenIndex\x1ar\n\x0cRewriteGroup\x12\x30\n\rold_fragments\x18\x01 \x03(\x0b\x32\x19.lance.table.DataFragment\x12\x30\n\rnew_fragments\x18\x02 \x03(\x0b\x32\x19.lance.table.DataFragment\x1a\xd3\x01\n\x0eRewrittenIndex\x12!\n\x06old_id\x18\x01 \x01(\x0b\x32\x11.lance.table.UUID\x12!\n\x06new_id\x18\x02 \x01(\x0b\x32\x11.lance.table.UUID\x12/\n\x11new_index_details\x18\x03 \x01(\x0b\x32\x14.google.protobuf.Any\x12\x19\n\x11new_index_version\x18\x04 \x01(\r\x12/\n\x0fnew_index_files\x18\x05 \x03(\x0b\x32\x16.lance.table.IndexFile\x1a\xfb\x01\n\x05Merge\x12,\n\tfragments\x18\x01 \x03(\x0b\x32\x19.lance.table.DataFragment\x12!\n\x06schema\x18\x02 \x03(\x0b\x32\x11.lance.file.Field\x12K\n\x0fschema_metadata\x18\x03 \x03(\x0b\x32\x32.lance.table.Transaction.Merge.SchemaMetadataEntry\x12\x1d\n\x15preserves_nullability\x18\x04 \x01(\x08\x1a\x35\n\x13SchemaMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x0c:\x02\x38\x01\x1a\x1a\n\x07Restore\x12\x0f\n\x07version\x18\x01 \x01(\x04\x1a)\n\x10ReserveFragments\x12\x15\n\rnum_fragments\x18\x01 \x01(\r\x1aK\n\x10\x43ompactedSsTable\x12#\n\x08shard_id\x18\x01 \x01(\x0b\x32\x11.lance.table.UUID\x12\x12\n\ngeneration\x18\x02 \x01(\x04\x1a\xc1\x02\n\x12KeyExistenceFilter\x12\x11\n\tfield_ids\x18\x01 \x03(\x05\x12\x46\n\x05\x65xact\x18\x02 \x01(\x0b\x32\x35.lance.table.Transaction.KeyExistenceFilter.ExactKeysH\x00\x12H\n\x05\x62loom\x18\x03 \x01(\x0b\x32\x37.lance.table.Transaction.KeyExistenceFilter.BloomFilterH\x00\x1a\x1f\n\tExactKeys\x12\x12\n\nkey_hashes\x18\x01 \x03(\x04\x1a]\n\x0b\x42loomFilter\x12\x0e\n\x06\x62itmap\x18\x01 \x01(\x0c\x12\x10\n\x08num_bits\x18\x02 \x01(\r\x12\x17\n\x0fnumber_of_items\x18\x03 \x01(\x04\x12\x13\n\x0bprobability\x18\x04 \x01(\x01\x42\x06\n\x04\x64\x61ta\x1a\x1c\n\nUInt32List\x12\x0e\n\x06values\x18\x01 \x03(\r\x1a\xc7\x06\n\x06Update\x12\x1c\n\x14removed_fragment_ids\x18\x01 \x03(\x04\x12\x34\n\x11updated_fragments\x18\x02 \x03(\x0b\x32\x19.lance.table.DataFragment\x12\x30\n\rnew_fragments\x18\x03 \x03(\x0b\x32\x19.lance.table.DataFragment\x12\x17\n\x0f\x66ields_modified\x18\x04 \x03(\r\x12\x45\n\x12\x63ompacted_sstables\x18\x05 \x03(\x0b\x32).lance.table.Transaction.CompactedSsTable\x12)\n!fields_for_preserving_frag_bitmap\x18\x06 \x03(\r\x12?\n\x0bupdate_mode\x18\x07 \x01(\x0e\x32*.lance.table.Transaction.Update.UpdateMode\x12\x42\n\rinserted_rows\x18\x08 \x01(\x0b\x32+.lance.table.Transaction.KeyExistenceFilter\x12]\n\x18updated_fragment_offsets\x18\t \x03(\x0b\x32;.lance.table.Transaction.Update.UpdatedFragmentOffsetsEntry\x12j\n\x1fupdated_fragment_offset_bitmaps\x18\n \x03(\x0b\x32\x41.lance.table.Transaction.Update.UpdatedFragmentOffsetBitmapsEntry\x1a\x62\n\x1bUpdatedFragmentOffsetsEntry\x12\x0b\n\x03key\x18\x01 \x01(\x04\x12\x32\n\x05value\x18\x02 \x01(\x0b\x32#.lance.table.Transaction.UInt32List:\x02\x38\x01\x1a\x43\n!UpdatedFragmentOffsetBitmapsEntry\x12\x0b\n\x03key\x18\x01 \x01(\x04\x12\r\n\x05value\x18\x02 \x01(\x0c:\x02\x38\x01"3\n\nUpdateMode\x12\x10\n\x0cREWRITE_ROWS\x10\x00\x12\x13\n\x0fREWRITE_COLUMNS\x10\x01\x1aK\n\x07Project\x12!\n\x06schema\x18\x01 \x03(\x0b\x32\x11.lance.file.Field\x12\x1d\n\x15preserves_nullability\x18\x02 \x01(\x08\x1a]\n\tUpdateMap\x12?\n\x0eupdate_entries\x18\x01 \x03(\x0b\x32\'.lance.table.Transaction.UpdateMapEntry\x12\x0f\n\x07replace\x18\x02 \x01(\x08\x1a;\n\x0eUpdateMapEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x12\n\x05value\x18\x02 \x01(\tH\x00\x88\x01\x01\x42\x08\n\x06_value\x1a\xa1\x08\n\x0cUpdateConfig\x12N\n\rupsert_values\x18\x01 \x03(\x0b\x32\x37.lance.table.Transaction.UpdateConfig.UpsertValuesEntry\x12\x13\n\x0b\x64\x65lete_keys\x18\x02 \x03(\t\x12R\n\x0fschema_metadata\x18\x03 \x03(\x0b\x32\x39.lance.table.Transaction.UpdateConfig.SchemaMetadataEntry\x12P\n\x0e\x66ield_metadata\x18\x04 \x03(\x0b\x32\x38.lance.table.Transaction.UpdateConfig.FieldMetadataEntry\x12:\n\x0e\x63onfig_updates\x18\x06 \x01(\x0b\x32".lance.table.Transaction.UpdateMap\x12\x42\n\x16table_metadata_updates\x18\x07 \x01(\x0b\x32".lance.table.Transaction.UpdateMap\x12\x43\n\x17schema_metadata_updates\x18\x08 \x01(\x0b\x32".lance.table.Transaction.UpdateMap\x12_\n\x16\x66ield_metadata_updates\x18\t \x03(\x0b\x32?.lance.table.Transaction.UpdateConfig.FieldMetadataUpdatesEntry\x1a\xa1\x01\n\x13\x46ieldMetadataUpdate\x12Y\n\x08metadata\x18\x05 \x03(\x0b\x32G.lance.table.Transaction.UpdateConfig.FieldMetadataUpdate.MetadataEntry\x1a/\n\rMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a\x33\n\x11UpsertValuesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a\x35\n\x13SchemaMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1ao\n\x12\x46ieldMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\r\x12H\n\x05value\x18\x02 \x01(\x0b\x32\x39.lance.table.Transaction.UpdateConfig.FieldMetadataUpdate:\x02\x38\x01\x1a_\n\x19\x46ieldMetadataUpdatesEntry\x12\x0b\n\x03key\x18\x01 \x01(\x05\x12\x31\n\x05value\x18\x02 \x01(\x0b\x32".lance.table.Transaction.UpdateMap:\x02\x38\x01\x1a\xbc\x01\n\x0f\x44\x61taReplacement\x12S\n\x0creplacements\x18\x01 \x03(\x0b\x32=.lance.table.Transaction.DataReplacement.DataReplacementGroup\x1aT\n\x14\x44\x61taReplacementGroup\x12\x13\n\x0b\x66ragment_id\x18\x01 \x01(\x04\x12\'\n\x08new_file\x18\x02 \x01(\x0b\x32\x15.lance.table.DataFile\x1aZ\n\x11UpdateMemWalState\x12\x45\n\x12\x63ompacted_sstables\x18\x01 \x03(\x0b\x32).lance.table.Transaction.CompactedSsTable\x1a\x90\x01\n\x05\x43lone\x12\x12\n\nis_shallow\x18\x01 \x01(\x08\x12\x15\n\x08ref_name\x18\x02 \x01(\tH\x00\x88\x01\x01\x12\x13\n\x0bref_version\x18\x03 \x01(\x04\x12\x10\n\x08ref_path\x18\x04 \x01(\t\x12\x18\n\x0b\x62ranch_name\x18\x05 \x01(\tH\x01\x88\x01\x01\x42\x0b\n\t_ref_nameB\x0e\n\x0c_branch_name\x1a\x37\n\x0bUpdateBases\x12(\n\tnew_bases\x18\x01 \x03(\x0b\x32\x15.lance.table.BasePath\x1a\xad\x01\n\x0b\x44\x61taOverlay\x12\x45\n\x06groups\x18\x01 \x03(\x0b\x32\x35.lance.table.Transaction.DataOverlay.DataOverlayGroup\x1aW\n\x10\x44\x61taOverlayGroup\x12\x13\n\x0b\x66ragment_id\x18\x01 \x01(\x04\x12.\n\x08overlays\x18\x02 \x03(\x0b\x32\x1c.lance.table.DataOverlayFileB\x0b\n\toperationb\x06proto3'
-)
+
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#lance_core/_proto/transaction.proto\x12\x0blance.table\x1a\x19google/protobuf/any.proto\x1a\x1clance_core/_proto/file.proto\x1a\x1dlance_core/_proto/table.proto\"\xf4.\n\x0bTransaction\x12\x14\n\x0cread_version\x18\x01 \x01(\x04\x12\x0c\n\x04uuid\x18\x02 \x01(\t\x12\x0b\n\x03tag\x18\x03 \x01(\t\x12S\n\x16transaction_properties\x18\x04 \x03(\x0b\x32\x33.lance.table.Transaction.TransactionPropertiesEntry\x12\x31\n\x06\x61ppend\x18\x64 \x01(\x0b\x32\x1f.lance.table.Transaction.AppendH\x00\x12\x31\n\x06\x64\x65lete\x18\x65 \x01(\x0b\x32\x1f.lance.table.Transaction.DeleteH\x00\x12\x37\n\toverwrite\x18\x66 \x01(\x0b\x32\".lance.table.Transaction.OverwriteH\x00\x12<\n\x0c\x63reate_index\x18g \x01(\x0b\x32$.lance.table.Transaction.CreateIndexH\x00\x12\x33\n\x07rewrite\x18h \x01(\x0b\x32 .lance.table.Transaction.RewriteH\x00\x12/\n\x05merge\x18i \x01(\x0b\x32\x1e.lance.table.Transaction.MergeH\x00\x12\x33\n\x07restore\x18j \x01(\x0b\x32 .lance.table.Transaction.RestoreH\x00\x12\x46\n\x11reserve_fragments\x18k \x01(\x0b\x32).lance.table.Transaction.ReserveFragmentsH\x00\x12\x31\n\x06update\x18l \x01(\x0b\x32\x1f.lance.table.Transaction.UpdateH\x00\x12\x33\n\x07project\x18m \x01(\x0b\x32 .lance.table.Transaction.ProjectH\x00\x12>\n\rupdate_config\x18n \x01(\x0b\x32%.lance.table.Transaction.UpdateConfigH\x00\x12\x44\n\x10\x64\x61ta_replacement\x18o \x01(\x0b\x32(.lance.table.Transaction.DataReplacementH\x00\x12J\n\x14update_mem_wal_state\x18p \x01(\x0b\x32*.lance.table.Transaction.UpdateMemWalStateH\x00\x12/\n\x05\x63lone\x18q \x01(\x0b\x32\x1e.lance.table.Transaction.CloneH\x00\x12<\n\x0cupdate_bases\x18r \x01(\x0b\x32$.lance.table.Transaction.UpdateBasesH\x00\x12<\n\x0c\x64\x61ta_overlay\x18s \x01(\x0b\x32$.lance.table.Transaction.DataOverlayH\x00\x1a<\n\x1aTransactionPropertiesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a\x36\n\x06\x41ppend\x12,\n\tfragments\x18\x01 \x03(\x0b\x32\x19.lance.table.DataFragment\x1ao\n\x06\x44\x65lete\x12\x34\n\x11updated_fragments\x18\x01 \x03(\x0b\x32\x19.lance.table.DataFragment\x12\x1c\n\x14\x64\x65leted_fragment_ids\x18\x02 \x03(\x04\x12\x11\n\tpredicate\x18\x03 \x01(\t\x1a\xa7\x03\n\tOverwrite\x12,\n\tfragments\x18\x01 \x03(\x0b\x32\x19.lance.table.DataFragment\x12!\n\x06schema\x18\x02 \x03(\x0b\x32\x11.lance.file.Field\x12O\n\x0fschema_metadata\x18\x03 \x03(\x0b\x32\x36.lance.table.Transaction.Overwrite.SchemaMetadataEntry\x12X\n\x14\x63onfig_upsert_values\x18\x04 \x03(\x0b\x32:.lance.table.Transaction.Overwrite.ConfigUpsertValuesEntry\x12,\n\rinitial_bases\x18\x05 \x03(\x0b\x32\x15.lance.table.BasePath\x1a\x35\n\x13SchemaMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x0c:\x02\x38\x01\x1a\x39\n\x17\x43onfigUpsertValuesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1as\n\x0b\x43reateIndex\x12/\n\x0bnew_indices\x18\x01 \x03(\x0b\x32\x1a.lance.table.IndexMetadata\x12\x33\n\x0fremoved_indices\x18\x02 \x03(\x0b\x32\x1a.lance.table.IndexMetadata\x1a\xc2\x04\n\x07Rewrite\x12\x30\n\rold_fragments\x18\x01 \x03(\x0b\x32\x19.lance.table.DataFragment\x12\x30\n\rnew_fragments\x18\x02 \x03(\x0b\x32\x19.lance.table.DataFragment\x12=\n\x06groups\x18\x03 \x03(\x0b\x32-.lance.table.Transaction.Rewrite.RewriteGroup\x12J\n\x11rewritten_indices\x18\x04 \x03(\x0b\x32/.lance.table.Transaction.Rewrite.RewrittenIndex\x1ar\n\x0cRewriteGroup\x12\x30\n\rold_fragments\x18\x01 \x03(\x0b\x32\x19.lance.table.DataFragment\x12\x30\n\rnew_fragments\x18\x02 \x03(\x0b\x32\x19.lance.table.DataFragment\x1a\xd3\x01\n\x0eRewrittenIndex\x12!\n\x06old_id\x18\x01 \x01(\x0b\x32\x11.lance.table.UUID\x12!\n\x06new_id\x18\x02 \x01(\x0b\x32\x11.lance.table.UUID\x12/\n\x11new_index_details\x18\x03 \x01(\x0b\x32\x14.google.protobuf.Any\x12\x19\n\x11new_index_version\x18\x04 \x01(\r\x12/\n\x0fnew_index_files\x18\x05 \x03(\x0b\x32\x16.lance.table.IndexFile\x1a\xfb\x01\n\x05Merge\x12,\n\tfragments\x18\x01 \x03(\x0b\x32\x19.lance.table.DataFragment\x12!\n\x06schema\x18\x02 \x03(\x0b\x32\x11.lance.file.Field\x12K\n\x0fschema_metadata\x18\x03 \x03(\x0b\x32\x32.lance.table.Transaction.Merge.SchemaMetadataEntry\x12\x1d\n\x15preserves_nullability\x18\x04 \x01(\x08\x1a\x35\n\x13SchemaMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x0c:\x02\x38\x01\x1a\x1a\n\x07Restore\x12\x0f\n\x07version\x18\x01 \x01(\x04\x1a)\n\x10ReserveFragments\x12\x15\n\rnum_fragments\x18\x01 \x01(\r\x1aK\n\x10\x43ompactedSsTable\x12#\n\x08shard_id\x18\x01 \x01(\x0b\x32\x11.lance.table.UUID\x12\x12\n\ngeneration\x18\x02 \x01(\x04\x1a\xc1\x02\n\x12KeyExistenceFilter\x12\x11\n\tfield_ids\x18\x01 \x03(\x05\x12\x46\n\x05\x65xact\x18\x02 \x01(\x0b\x32\x35.lance.table.Transaction.KeyExistenceFilter.ExactKeysH\x00\x12H\n\x05\x62loom\x18\x03 \x01(\x0b\x32\x37.lance.table.Transaction.KeyExistenceFilter.BloomFilterH\x00\x1a\x1f\n\tExactKeys\x12\x12\n\nkey_hashes\x18\x01 \x03(\x04\x1a]\n\x0b\x42loomFilter\x12\x0e\n\x06\x62itmap\x18\x01 \x01(\x0c\x12\x10\n\x08num_bits\x18\x02 \x01(\r\x12\x17\n\x0fnumber_of_items\x18\x03 \x01(\x04\x12\x13\n\x0bprobability\x18\x04 \x01(\x01\x42\x06\n\x04\x64\x61ta\x1a\x1c\n\nUInt32List\x12\x0e\n\x06values\x18\x01 \x03(\r\x1a\xc7\x06\n\x06Update\x12\x1c\n\x14removed_fragment_ids\x18\x01 \x03(\x04\x12\x34\n\x11updated_fragments\x18\x02 \x03(\x0b\x32\x19.lance.table.DataFragment\x12\x30\n\rnew_fragments\x18\x03 \x03(\x0b\x32\x19.lance.table.DataFragment\x12\x17\n\x0f\x66ields_modified\x18\x04 \x03(\r\x12\x45\n\x12\x63ompacted_sstables\x18\x05 \x03(\x0b\x32).lance.table.Transaction.CompactedSsTable\x12)\n!fields_for_preserving_frag_bitmap\x18\x06 \x03(\r\x12?\n\x0bupdate_mode\x18\x07 \x01(\x0e\x32*.lance.table.Transaction.Update.UpdateMode\x12\x42\n\rinserted_rows\x18\x08 \x01(\x0b\x32+.lance.table.Transaction.KeyExistenceFilter\x12]\n\x18updated_fragment_offsets\x18\t \x03(\x0b\x32;.lance.table.Transaction.Update.UpdatedFragmentOffsetsEntry\x12j\n\x1fupdated_fragment_offset_bitmaps\x18\n \x03(\x0b\x32\x41.lance.table.Transaction.Update.UpdatedFragmentOffsetBitmapsEntry\x1a\x62\n\x1bUpdatedFragmentOffsetsEntry\x12\x0b\n\x03key\x18\x01 \x01(\x04\x12\x32\n\x05value\x18\x02 \x01(\x0b\x32#.lance.table.Transaction.UInt32List:\x02\x38\x01\x1a\x43\n!UpdatedFragmentOffsetBitmapsEntry\x12\x0b\n\x03key\x18\x01 \x01(\x04\x12\r\n\x05value\x18\x02 \x01(\x0c:\x02\x38\x01\"3\n\nUpdateMode\x12\x10\n\x0cREWRITE_ROWS\x10\x00\x12\x13\n\x0fREWRITE_COLUMNS\x10\x01\x1aK\n\x07Project\x12!\n\x06schema\x18\x01 \x03(\x0b\x32\x11.lance.file.Field\x12\x1d\n\x15preserves_nullability\x18\x02 \x01(\x08\x1a]\n\tUpdateMap\x12?\n\x0eupdate_entries\x18\x01 \x03(\x0b\x32\'.lance.table.Transaction.UpdateMapEntry\x12\x0f\n\x07replace\x18\x02 \x01(\x08\x1a;\n\x0eUpdateMapEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x12\n\x05value\x18\x02 \x01(\tH\x00\x88\x01\x01\x42\x08\n\x06_value\x1a\xa1\x08\n\x0cUpdateConfig\x12N\n\rupsert_values\x18\x01 \x03(\x0b\x32\x37.lance.table.Transaction.UpdateConfig.UpsertValuesEntry\x12\x13\n\x0b\x64\x65lete_keys\x18\x02 \x03(\t\x12R\n\x0fschema_metadata\x18\x03 \x03(\x0b\x32\x39.lance.table.Transaction.UpdateConfig.SchemaMetadataEntry\x12P\n\x0e\x66ield_metadata\x18\x04 \x03(\x0b\x32\x38.lance.table.Transaction.UpdateConfig.FieldMetadataEntry\x12:\n\x0e\x63onfig_updates\x18\x06 \x01(\x0b\x32\".lance.table.Transaction.UpdateMap\x12\x42\n\x16table_metadata_updates\x18\x07 \x01(\x0b\x32\".lance.table.Transaction.UpdateMap\x12\x43\n\x17schema_metadata_updates\x18\x08 \x01(\x0b\x32\".lance.table.Transaction.UpdateMap\x12_\n\x16\x66ield_metadata_updates\x18\t \x03(\x0b\x32?.lance.table.Transaction.UpdateConfig.FieldMetadataUpdatesEntry\x1a\xa1\x01\n\x13\x46ieldMetadataUpdate\x12Y\n\x08metadata\x18\x05 \x03(\x0b\x32G.lance.table.Transaction.UpdateConfig.FieldMetadataUpdate.MetadataEntry\x1a/\n\rMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a\x33\n\x11UpsertValuesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a\x35\n\x13SchemaMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1ao\n\x12\x46ieldMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\r\x12H\n\x05value\x18\x02 \x01(\x0b\x32\x39.lance.table.Transaction.UpdateConfig.FieldMetadataUpdate:\x02\x38\x01\x1a_\n\x19\x46ieldMetadataUpdatesEntry\x12\x0b\n\x03key\x18\x01 \x01(\x05\x12\x31\n\x05value\x18\x02 \x01(\x0b\x32\".lance.table.Transaction.UpdateMap:\x02\x38\x01\x1a\xbc\x01\n\x0f\x44\x61taReplacement\x12S\n\x0creplacements\x18\x01 \x03(\x0b\x32=.lance.table.Transaction.DataReplacement.DataReplacementGroup\x1aT\n\x14\x44\x61taReplacementGroup\x12\x13\n\x0b\x66ragment_id\x18\x01 \x01(\x04\x12\'\n\x08new_file\x18\x02 \x01(\x0b\x32\x15.lance.table.DataFile\x1aZ\n\x11UpdateMemWalState\x12\x45\n\x12\x63ompacted_sstables\x18\x01 \x03(\x0b\x32).lance.table.Transaction.CompactedSsTable\x1a\x90\x01\n\x05\x43lone\x12\x12\n\nis_shallow\x18\x01 \x01(\x08\x12\x15\n\x08ref_name\x18\x02 \x01(\tH\x00\x88\x01\x01\x12\x13\n\x0bref_version\x18\x03 \x01(\x04\x12\x10\n\x08ref_path\x18\x04 \x01(\t\x12\x18\n\x0b\x62ranch_name\x18\x05 \x01(\tH\x01\x88\x01\x01\x42\x0b\n\t_ref_nameB\x0e\n\x0c_branch_name\x1a\x37\n\x0bUpdateBases\x12(\n\tnew_bases\x18\x01 \x03(\x0b\x32\x15.lance.table.BasePath\x1a\xad\x01\n\x0b\x44\x61taOverlay\x12\x45\n\x06groups\x18\x01 \x03(\x0b\x32\x35.lance.table.Transaction.DataOverlay.DataOverlayGroup\x1aW\n\x10\x44\x61taOverlayGroup\x12\x13\n\x0b\x66ragment_id\x18\x01 \x01(\x04\x12.\n\x08overlays\x18\x02 \x03(\x0b\x32\x1c.lance.table.DataOverlayFileB\x0b\n\toperationb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
-_builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, "lance_core._proto.transaction_pb2", _globals)
+_builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'lance_core._proto.transaction_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
-    DESCRIPTOR._loaded_options = None
-    _globals["_TRANSACTION_TRANSACTIONPROPERTIESENTRY"]._loaded_options = None
-    _globals["_TRANSACTION_TRANSACTIONPROPERTIESENTRY"]._serialized_options = b"8\001"
-    _globals["_TRANSACTION_OVERWRITE_SCHEMAMETADATAENTRY"]._loaded_options = None
-    _globals["_TRANSACTION_OVERWRITE_SCHEMAMETADATAENTRY"]._serialized_options = b"8\001"
-    _globals["_TRANSACTION_OVERWRITE_CONFIGUPSERTVALUESENTRY"]._loaded_options = None
-    _globals["_TRANSACTION_OVERWRITE_CONFIGUPSERTVALUESENTRY"]._serialized_options = b"8\001"
-    _globals["_TRANSACTION_MERGE_SCHEMAMETADATAENTRY"]._loaded_options = None
-    _globals["_TRANSACTION_MERGE_SCHEMAMETADATAENTRY"]._serialized_options = b"8\001"
-    _globals["_TRANSACTION_UPDATE_UPDATEDFRAGMENTOFFSETSENTRY"]._loaded_options = None
-    _globals["_TRANSACTION_UPDATE_UPDATEDFRAGMENTOFFSETSENTRY"]._serialized_options = b"8\001"
-    _globals["_TRANSACTION_UPDATE_UPDATEDFRAGMENTOFFSETBITMAPSENTRY"]._loaded_options = None
-    _globals["_TRANSACTION_UPDATE_UPDATEDFRAGMENTOFFSETBITMAPSENTRY"]._serialized_options = b"8\001"
-    _globals["_TRANSACTION_UPDATECONFIG_FIELDMETADATAUPDATE_METADATAENTRY"]._loaded_options = None
-    _globals["_TRANSACTION_UPDATECONFIG_FIELDMETADATAUPDATE_METADATAENTRY"]._serialized_options = b"8\001"
-    _globals["_TRANSACTION_UPDATECONFIG_UPSERTVALUESENTRY"]._loaded_options = None
-    _globals["_TRANSACTION_UPDATECONFIG_UPSERTVALUESENTRY"]._serialized_options = b"8\001"
-    _globals["_TRANSACTION_UPDATECONFIG_SCHEMAMETADATAENTRY"]._loaded_options = None
-    _globals["_TRANSACTION_UPDATECONFIG_SCHEMAMETADATAENTRY"]._serialized_options = b"8\001"
-    _globals["_TRANSACTION_UPDATECONFIG_FIELDMETADATAENTRY"]._loaded_options = None
-    _globals["_TRANSACTION_UPDATECONFIG_FIELDMETADATAENTRY"]._serialized_options = b"8\001"
-    _globals["_TRANSACTION_UPDATECONFIG_FIELDMETADATAUPDATESENTRY"]._loaded_options = None
-    _globals["_TRANSACTION_UPDATECONFIG_FIELDMETADATAUPDATESENTRY"]._serialized_options = b"8\001"
-    _globals["_TRANSACTION"]._serialized_start = 141
-    _globals["_TRANSACTION"]._serialized_end = 6145
-    _globals["_TRANSACTION_TRANSACTIONPROPERTIESENTRY"]._serialized_start = 1225
-    _globals["_TRANSACTION_TRANSACTIONPROPERTIESENTRY"]._serialized_end = 1285
-    _globals["_TRANSACTION_APPEND"]._serialized_start = 1287
-    _globals["_TRANSACTION_APPEND"]._serialized_end = 1341
-    _globals["_TRANSACTION_DELETE"]._serialized_start = 1343
-    _globals["_TRANSACTION_DELETE"]._serialized_end = 1454
-    _globals["_TRANSACTION_OVERWRITE"]._serialized_start = 1457
-    _globals["_TRANSACTION_OVERWRITE"]._serialized_end = 1880
-    _globals["_TRANSACTION_OVERWRITE_SCHEMAMETADATAENTRY"]._serialized_start = 1768
-    _globals["_TRANSACTION_OVERWRITE_SCHEMAMETADATAENTRY"]._serialized_end = 1821
-    _globals["_TRANSACTION_OVERWRITE_CONFIGUPSERTVALUESENTRY"]._serialized_start = 1823
-    _globals["_TRANSACTION_OVERWRITE_CONFIGUPSERTVALUESENTRY"]._serialized_end = 1880
-    _globals["_TRANSACTION_CREATEINDEX"]._serialized_start = 1882
-    _globals["_TRANSACTION_CREATEINDEX"]._serialized_end = 1997
-    _globals["_TRANSACTION_REWRITE"]._serialized_start = 2000
-    _globals["_TRANSACTION_REWRITE"]._serialized_end = 2578
-    _globals["_TRANSACTION_REWRITE_REWRITEGROUP"]._serialized_start = 2250
-    _globals["_TRANSACTION_REWRITE_REWRITEGROUP"]._serialized_end = 2364
-    _globals["_TRANSACTION_REWRITE_REWRITTENINDEX"]._serialized_start = 2367
-    _globals["_TRANSACTION_REWRITE_REWRITTENINDEX"]._serialized_end = 2578
-    _globals["_TRANSACTION_MERGE"]._serialized_start = 2581
-    _globals["_TRANSACTION_MERGE"]._serialized_end = 2832
-    _globals["_TRANSACTION_MERGE_SCHEMAMETADATAENTRY"]._serialized_start = 1768
-    _globals["_TRANSACTION_MERGE_SCHEMAMETADATAENTRY"]._serialized_end = 1821
-    _globals["_TRANSACTION_RESTORE"]._serialized_start = 2834
-    _globals["_TRANSACTION_RESTORE"]._serialized_end = 2860
-    _globals["_TRANSACTION_RESERVEFRAGMENTS"]._serialized_start = 2862
-    _globals["_TRANSACTION_RESERVEFRAGMENTS"]._serialized_end = 2903
-    _globals["_TRANSACTION_COMPACTEDSSTABLE"]._serialized_start = 2905
-    _globals["_TRANSACTION_COMPACTEDSSTABLE"]._serialized_end = 2980
-    _globals["_TRANSACTION_KEYEXISTENCEFILTER"]._serialized_start = 2983
-    _globals["_TRANSACTION_KEYEXISTENCEFILTER"]._serialized_end = 3304
-    _globals["_TRANSACTION_KEYEXISTENCEFILTER_EXACTKEYS"]._serialized_start = 3170
-    _globals["_TRANSACTION_KEYEXISTENCEFILTER_EXACTKEYS"]._serialized_end = 3201
-    _globals["_TRANSACTION_KEYEXISTENCEFILTER_BLOOMFILTER"]._serialized_start = 3203
-    _globals["_TRANSACTION_KEYEXISTENCEFILTER_BLOOMFILTER"]._serialized_end = 3296
-    _globals["_TRANSACTION_UINT32LIST"]._serialized_start = 3306
-    _globals["_TRANSACTION_UINT32LIST"]._serialized_end = 3334
-    _globals["_TRANSACTION_UPDATE"]._serialized_start = 3337
-    _globals["_TRANSACTION_UPDATE"]._serialized_end = 4176
-    _globals["_TRANSACTION_UPDATE_UPDATEDFRAGMENTOFFSETSENTRY"]._serialized_start = 3956
-    _globals["_TRANSACTION_UPDATE_UPDATEDFRAGMENTOFFSETSENTRY"]._serialized_end = 4054
-    _globals["_TRANSACTION_UPDATE_UPDATEDFRAGMENTOFFSETBITMAPSENTRY"]._serialized_start = 4056
-    _globals["_TRANSACTION_UPDATE_UPDATEDFRAGMENTOFFSETBITMAPSENTRY"]._serialized_end = 4123
-    _globals["_TRANSACTION_UPDATE_UPDATEMODE"]._serialized_start = 4125
-    _globals["_TRANSACTION_UPDATE_UPDATEMODE"]._serialized_end = 4176
-    _globals["_TRANSACTION_PROJECT"]._serialized_start = 4178
-    _globals["_TRANSACTION_PROJECT"]._serialized_end = 4253
-    _globals["_TRANSACTION_UPDATEMAP"]._serialized_start = 4255
-    _globals["_TRANSACTION_UPDATEMAP"]._serialized_end = 4348
-    _globals["_TRANSACTION_UPDATEMAPENTRY"]._serialized_start = 4350
-    _globals["_TRANSACTION_UPDATEMAPENTRY"]._serialized_end = 4409
-    _globals["_TRANSACTION_UPDATECONFIG"]._serialized_start = 4412
-    _globals["_TRANSACTION_UPDATECONFIG"]._serialized_end = 5469
-    _globals["_TRANSACTION_UPDATECONFIG_FIELDMETADATAUPDATE"]._serialized_start = 4990
-    _globals["_TRANSACTION_UPDATECONFIG_FIELDMETADATAUPDATE"]._serialized_end = 5151
-    _globals["_TRANSACTION_UPDATECONFIG_FIELDMETADATAUPDATE_METADATAENTRY"]._serialized_start = 5104
-    _globals["_TRANSACTION_UPDATECONFIG_FIELDMETADATAUPDATE_METADATAENTRY"]._serialized_end = 5151
-    _globals["_TRANSACTION_UPDATECONFIG_UPSERTVALUESENTRY"]._serialized_start = 5153
-    _globals["_TRANSACTION_UPDATECONFIG_UPSERTVALUESENTRY"]._serialized_end = 5204
-    _globals["_TRANSACTION_UPDATECONFIG_SCHEMAMETADATAENTRY"]._serialized_start = 5206
-    _globals["_TRANSACTION_UPDATECONFIG_SCHEMAMETADATAENTRY"]._serialized_end = 5259
-    _globals["_TRANSACTION_UPDATECONFIG_FIELDMETADATAENTRY"]._serialized_start = 5261
-    _globals["_TRANSACTION_UPDATECONFIG_FIELDMETADATAENTRY"]._serialized_end = 5372
-    _globals["_TRANSACTION_UPDATECONFIG_FIELDMETADATAUPDATESENTRY"]._serialized_start = 5374
-    _globals["_TRANSACTION_UPDATECONFIG_FIELDMETADATAUPDATESENTRY"]._serialized_end = 5469
-    _globals["_TRANSACTION_DATAREPLACEMENT"]._serialized_start = 5472
-    _globals["_TRANSACTION_DATAREPLACEMENT"]._serialized_end = 5660
-    _globals["_TRANSACTION_DATAREPLACEMENT_DATAREPLACEMENTGROUP"]._serialized_start = 5576
-    _globals["_TRANSACTION_DATAREPLACEMENT_DATAREPLACEMENTGROUP"]._serialized_end = 5660
-    _globals["_TRANSACTION_UPDATEMEMWALSTATE"]._serialized_start = 5662
-    _globals["_TRANSACTION_UPDATEMEMWALSTATE"]._serialized_end = 5752
-    _globals["_TRANSACTION_CLONE"]._serialized_start = 5755
-    _globals["_TRANSACTION_CLONE"]._serialized_end = 5899
-    _globals["_TRANSACTION_UPDATEBASES"]._serialized_start = 5901
-    _globals["_TRANSACTION_UPDATEBASES"]._serialized_end = 5956
-    _globals["_TRANSACTION_DATAOVERLAY"]._serialized_start = 5959
-    _globals["_TRANSACTION_DATAOVERLAY"]._serialized_end = 6132
-    _globals["_TRANSACTION_DATAOVERLAY_DATAOVERLAYGROUP"]._serialized_start = 6045
-    _globals["_TRANSACTION_DATAOVERLAY_DATAOVERLAYGROUP"]._serialized_end = 6132
+  DESCRIPTOR._loaded_options = None
+  _globals['_TRANSACTION_TRANSACTIONPROPERTIESENTRY']._loaded_options = None
+  _globals['_TRANSACTION_TRANSACTIONPROPERTIESENTRY']._serialized_options = b'8\001'
+  _globals['_TRANSACTION_OVERWRITE_SCHEMAMETADATAENTRY']._loaded_options = None
+  _globals['_TRANSACTION_OVERWRITE_SCHEMAMETADATAENTRY']._serialized_options = b'8\001'
+  _globals['_TRANSACTION_OVERWRITE_CONFIGUPSERTVALUESENTRY']._loaded_options = None
+  _globals['_TRANSACTION_OVERWRITE_CONFIGUPSERTVALUESENTRY']._serialized_options = b'8\001'
+  _globals['_TRANSACTION_MERGE_SCHEMAMETADATAENTRY']._loaded_options = None
+  _globals['_TRANSACTION_MERGE_SCHEMAMETADATAENTRY']._serialized_options = b'8\001'
+  _globals['_TRANSACTION_UPDATE_UPDATEDFRAGMENTOFFSETSENTRY']._loaded_options = None
+  _globals['_TRANSACTION_UPDATE_UPDATEDFRAGMENTOFFSETSENTRY']._serialized_options = b'8\001'
+  _globals['_TRANSACTION_UPDATE_UPDATEDFRAGMENTOFFSETBITMAPSENTRY']._loaded_options = None
+  _globals['_TRANSACTION_UPDATE_UPDATEDFRAGMENTOFFSETBITMAPSENTRY']._serialized_options = b'8\001'
+  _globals['_TRANSACTION_UPDATECONFIG_FIELDMETADATAUPDATE_METADATAENTRY']._loaded_options = None
+  _globals['_TRANSACTION_UPDATECONFIG_FIELDMETADATAUPDATE_METADATAENTRY']._serialized_options = b'8\001'
+  _globals['_TRANSACTION_UPDATECONFIG_UPSERTVALUESENTRY']._loaded_options = None
+  _globals['_TRANSACTION_UPDATECONFIG_UPSERTVALUESENTRY']._serialized_options = b'8\001'
+  _globals['_TRANSACTION_UPDATECONFIG_SCHEMAMETADATAENTRY']._loaded_options = None
+  _globals['_TRANSACTION_UPDATECONFIG_SCHEMAMETADATAENTRY']._serialized_options = b'8\001'
+  _globals['_TRANSACTION_UPDATECONFIG_FIELDMETADATAENTRY']._loaded_options = None
+  _globals['_TRANSACTION_UPDATECONFIG_FIELDMETADATAENTRY']._serialized_options = b'8\001'
+  _globals['_TRANSACTION_UPDATECONFIG_FIELDMETADATAUPDATESENTRY']._loaded_options = None
+  _globals['_TRANSACTION_UPDATECONFIG_FIELDMETADATAUPDATESENTRY']._serialized_options = b'8\001'
+  _globals['_TRANSACTION']._serialized_start=141
+  _globals['_TRANSACTION']._serialized_end=6145
+  _globals['_TRANSACTION_TRANSACTIONPROPERTIESENTRY']._serialized_start=1225
+  _globals['_TRANSACTION_TRANSACTIONPROPERTIESENTRY']._serialized_end=1285
+  _globals['_TRANSACTION_APPEND']._serialized_start=1287
+  _globals['_TRANSACTION_APPEND']._serialized_end=1341
+  _globals['_TRANSACTION_DELETE']._serialized_start=1343
+  _globals['_TRANSACTION_DELETE']._serialized_end=1454
+  _globals['_TRANSACTION_OVERWRITE']._serialized_start=1457
+  _globals['_TRANSACTION_OVERWRITE']._serialized_end=1880
+  _globals['_TRANSACTION_OVERWRITE_SCHEMAMETADATAENTRY']._serialized_start=1768
+  _globals['_TRANSACTION_OVERWRITE_SCHEMAMETADATAENTRY']._serialized_end=1821
+  _globals['_TRANSACTION_OVERWRITE_CONFIGUPSERTVALUESENTRY']._serialized_start=1823
+  _globals['_TRANSACTION_OVERWRITE_CONFIGUPSERTVALUESENTRY']._serialized_end=1880
+  _globals['_TRANSACTION_CREATEINDEX']._serialized_start=1882
+  _globals['_TRANSACTION_CREATEINDEX']._serialized_end=1997
+  _globals['_TRANSACTION_REWRITE']._serialized_start=2000
+  _globals['_TRANSACTION_REWRITE']._serialized_end=2578
+  _globals['_TRANSACTION_REWRITE_REWRITEGROUP']._serialized_start=2250
+  _globals['_TRANSACTION_REWRITE_REWRITEGROUP']._serialized_end=2364
+  _globals['_TRANSACTION_REWRITE_REWRITTENINDEX']._serialized_start=2367
+  _globals['_TRANSACTION_REWRITE_REWRITTENINDEX']._serialized_end=2578
+  _globals['_TRANSACTION_MERGE']._serialized_start=2581
+  _globals['_TRANSACTION_MERGE']._serialized_end=2832
+  _globals['_TRANSACTION_MERGE_SCHEMAMETADATAENTRY']._serialized_start=1768
+  _globals['_TRANSACTION_MERGE_SCHEMAMETADATAENTRY']._serialized_end=1821
+  _globals['_TRANSACTION_RESTORE']._serialized_start=2834
+  _globals['_TRANSACTION_RESTORE']._serialized_end=2860
+  _globals['_TRANSACTION_RESERVEFRAGMENTS']._serialized_start=2862
+  _globals['_TRANSACTION_RESERVEFRAGMENTS']._serialized_end=2903
+  _globals['_TRANSACTION_COMPACTEDSSTABLE']._serialized_start=2905
+  _globals['_TRANSACTION_COMPACTEDSSTABLE']._serialized_end=2980
+  _globals['_TRANSACTION_KEYEXISTENCEFILTER']._serialized_start=2983
+  _globals['_TRANSACTION_KEYEXISTENCEFILTER']._serialized_end=3304
+  _globals['_TRANSACTION_KEYEXISTENCEFILTER_EXACTKEYS']._serialized_start=3170
+  _globals['_TRANSACTION_KEYEXISTENCEFILTER_EXACTKEYS']._serialized_end=3201
+  _globals['_TRANSACTION_KEYEXISTENCEFILTER_BLOOMFILTER']._serialized_start=3203
+  _globals['_TRANSACTION_KEYEXISTENCEFILTER_BLOOMFILTER']._serialized_end=3296
+  _globals['_TRANSACTION_UINT32LIST']._serialized_start=3306
+  _globals['_TRANSACTION_UINT32LIST']._serialized_end=3334
+  _globals['_TRANSACTION_UPDATE']._serialized_start=3337
+  _globals['_TRANSACTION_UPDATE']._serialized_end=4176
+  _globals['_TRANSACTION_UPDATE_UPDATEDFRAGMENTOFFSETSENTRY']._serialized_start=3956
+  _globals['_TRANSACTION_UPDATE_UPDATEDFRAGMENTOFFSETSENTRY']._serialized_end=4054
+  _globals['_TRANSACTION_UPDATE_UPDATEDFRAGMENTOFFSETBITMAPSENTRY']._serialized_start=4056
+  _globals['_TRANSACTION_UPDATE_UPDATEDFRAGMENTOFFSETBITMAPSENTRY']._serialized_end=4123
+  _globals['_TRANSACTION_UPDATE_UPDATEMODE']._serialized_start=4125
+  _globals['_TRANSACTION_UPDATE_UPDATEMODE']._serialized_end=4176
+  _globals['_TRANSACTION_PROJECT']._serialized_start=4178
+  _globals['_TRANSACTION_PROJECT']._serialized_end=4253
+  _globals['_TRANSACTION_UPDATEMAP']._serialized_start=4255
+  _globals['_TRANSACTION_UPDATEMAP']._serialized_end=4348
+  _globals['_TRANSACTION_UPDATEMAPENTRY']._serialized_start=4350
+  _globals['_TRANSACTION_UPDATEMAPENTRY']._serialized_end=4409
+  _globals['_TRANSACTION_UPDATECONFIG']._serialized_start=4412
+  _globals['_TRANSACTION_UPDATECONFIG']._serialized_end=5469
+  _globals['_TRANSACTION_UPDATECONFIG_FIELDMETADATAUPDATE']._serialized_start=4990
+  _globals['_TRANSACTION_UPDATECONFIG_FIELDMETADATAUPDATE']._serialized_end=5151
+  _globals['_TRANSACTION_UPDATECONFIG_FIELDMETADATAUPDATE_METADATAENTRY']._serialized_start=5104
+  _globals['_TRANSACTION_UPDATECONFIG_FIELDMETADATAUPDATE_METADATAENTRY']._serialized_end=5151
+  _globals['_TRANSACTION_UPDATECONFIG_UPSERTVALUESENTRY']._serialized_start=5153
+  _globals['_TRANSACTION_UPDATECONFIG_UPSERTVALUESENTRY']._serialized_end=5204
+  _globals['_TRANSACTION_UPDATECONFIG_SCHEMAMETADATAENTRY']._serialized_start=5206
+  _globals['_TRANSACTION_UPDATECONFIG_SCHEMAMETADATAENTRY']._serialized_end=5259
+  _globals['_TRANSACTION_UPDATECONFIG_FIELDMETADATAENTRY']._serialized_start=5261
+  _globals['_TRANSACTION_UPDATECONFIG_FIELDMETADATAENTRY']._serialized_end=5372
+  _globals['_TRANSACTION_UPDATECONFIG_FIELDMETADATAUPDATESENTRY']._serialized_start=5374
+  _globals['_TRANSACTION_UPDATECONFIG_FIELDMETADATAUPDATESENTRY']._serialized_end=5469
+  _globals['_TRANSACTION_DATAREPLACEMENT']._serialized_start=5472
+  _globals['_TRANSACTION_DATAREPLACEMENT']._serialized_end=5660
+  _globals['_TRANSACTION_DATAREPLACEMENT_DATAREPLACEMENTGROUP']._serialized_start=5576
+  _globals['_TRANSACTION_DATAREPLACEMENT_DATAREPLACEMENTGROUP']._serialized_end=5660
+  _globals['_TRANSACTION_UPDATEMEMWALSTATE']._serialized_start=5662
+  _globals['_TRANSACTION_UPDATEMEMWALSTATE']._serialized_end=5752
+  _globals['_TRANSACTION_CLONE']._serialized_start=5755
+  _globals['_TRANSACTION_CLONE']._serialized_end=5899
+  _globals['_TRANSACTION_UPDATEBASES']._serialized_start=5901
+  _globals['_TRANSACTION_UPDATEBASES']._serialized_end=5956
+  _globals['_TRANSACTION_DATAOVERLAY']._serialized_start=5959
+  _globals['_TRANSACTION_DATAOVERLAY']._serialized_end=6132
+  _globals['_TRANSACTION_DATAOVERLAY_DATAOVERLAYGROUP']._serialized_start=6045
+  _globals['_TRANSACTION_DATAOVERLAY_DATAOVERLAYGROUP']._serialized_end=6132
 # @@protoc_insertion_point(module_scope)
