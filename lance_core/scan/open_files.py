@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from threading import Lock
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
+from lance_core.common.last_made import KeepsLast
 from lance_core.errors import CorruptDataError
 from lance_core.file.source import announce_end
 from lance_core.format.table.paths import data_file_path
@@ -25,10 +26,8 @@ if TYPE_CHECKING:
 
 DEFAULT_CAPACITY = 64
 
-_T = TypeVar("_T")
 
-
-class OpenFiles:
+class OpenFiles(KeepsLast):
     """Readers of a dataset's data files; the least recently used is let go when there are too many.
 
     Data files never change, so a reader stays right over all versions. May be shared by threads.
@@ -45,7 +44,6 @@ class OpenFiles:
         self._segments: dict[bytes, Segment] = {}
         self._row_moves: tuple[bytes, LaterMoves | None] | None = None
         self._lock = Lock()
-        self._last_kept: tuple[object, Any] | None = None
 
     @once
     def is_far(self) -> bool:
@@ -68,13 +66,6 @@ class OpenFiles:
         last = self._row_moves
         if last is None or last[0] != uuid:
             last = self._row_moves = (uuid, load())
-        return last[1]
-
-    def kept_for(self, owner: object, make: Callable[[], _T]) -> _T:
-        """Return what was made for an object; many calls in a row ask for the same one, and others are forgotten."""
-        last = self._last_kept
-        if last is None or last[0] is not owner:
-            last = self._last_kept = (owner, make())
         return last[1]
 
     def open(self, file: DataFile, *, num_rows: int) -> DataFileReader:

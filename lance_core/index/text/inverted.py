@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lance_core.common.last_made import KeepsLast
 from lance_core.errors import InvalidInputError
 from lance_core.format.index.inverted_index import METADATA_FILE, TYPE_URL, VERSION, decode_index_metadata, text_options
 from lance_core.format.schema import JSON
@@ -24,7 +25,7 @@ from lance_core.index.text.inverted_partition import Partition
 from lance_core.index.text.json_analyzer import make_analyzer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from lance_core.format.index.inverted_index import IndexLayout, TextOptions
     from lance_core.index.answer import RowAnswer
@@ -36,13 +37,12 @@ if TYPE_CHECKING:
     from lance_core.sql.pruning import Question
 
 Int64s: TypeAlias = npt.NDArray[np.int64]
-_T = TypeVar("_T")
 
 DEFAULT_MEMORY = 1 << 30
 """Memory of a build; each time that it is full, a partition is written, which searches look into one by one."""
 
 
-class InvertedSegment:
+class InvertedSegment(KeepsLast):
     """One segment of a full-text index; files are read when they are needed.
 
     Args:
@@ -51,7 +51,6 @@ class InvertedSegment:
 
     def __init__(self, files: SegmentFiles) -> None:
         self._files = files
-        self._cached: tuple[object, Any] | None = None
 
     @cached_property
     def layout(self) -> IndexLayout:
@@ -89,13 +88,6 @@ class InvertedSegment:
     def answer(self, question: Question, *, tells_null: bool) -> RowAnswer | None:
         """Leave all questions about values unanswered."""
         del question, tells_null
-
-    def kept_for(self, owner: object, make: Callable[[], _T]) -> _T:
-        """Return what was made for an object; it is forgotten when another one asks."""
-        selected = self._cached
-        if selected is None or selected[0] is not owner:
-            selected = self._cached = (owner, make())
-        return selected[1]
 
     def entries(self) -> Iterator[tuple[pa.Array, Int64s]]:
         """Read all words, each for each of its rows."""

@@ -7,12 +7,13 @@ files are described in `lance_core.format.index.minhash`.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lance_core.common.last_made import KeepsLast
 from lance_core.errors import CorruptDataError, UnsupportedError
 from lance_core.format.index.minhash import (
     BANDS_FILE,
@@ -33,7 +34,7 @@ from lance_core.index.files import check_columns, metadata_number, read_columns,
 from lance_core.index.text.signatures import Signer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from lance_core.file.read.reader import DataFileReader
     from lance_core.index.answer import RowAnswer
@@ -44,12 +45,11 @@ if TYPE_CHECKING:
     from lance_core.sql.pruning import Question
 
 Int64s: TypeAlias = npt.NDArray[np.int64]
-_T = TypeVar("_T")
 
 _ROWS_AT_ONCE = 1 << 15
 
 
-class MinHashSegment:
+class MinHashSegment(KeepsLast):
     """One segment of an index; files are read when they are needed.
 
     Args:
@@ -58,7 +58,6 @@ class MinHashSegment:
 
     def __init__(self, files: SegmentFiles) -> None:
         self._files = files
-        self._cached: tuple[object, Any] | None = None
 
     @cached_property
     def details(self) -> MinHashOptions:
@@ -121,13 +120,6 @@ class MinHashSegment:
     def answer(self, question: Question, *, tells_null: bool) -> RowAnswer | None:
         """Leave all questions about values unanswered."""
         del question, tells_null
-
-    def kept_for(self, owner: object, make: Callable[[], _T]) -> _T:
-        """Return what was made for an object; it is forgotten when another one asks."""
-        cached = self._cached
-        if cached is None or cached[0] is not owner:
-            cached = self._cached = (owner, make())
-        return cached[1]
 
     def near(self, signature: Signatures) -> tuple[Int64s, Signatures]:
         """Return the documents that share a band with a signature: their rows and signatures.

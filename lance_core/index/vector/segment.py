@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections import deque
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from lance_core.common.frozen import frozen
+from lance_core.common.last_made import KeepsLast
 from lance_core.errors import CorruptDataError, NotFoundError, UnsupportedError
 from lance_core.format.index.vector_index import (
     CODEBOOK_BUFFER,
@@ -49,7 +50,6 @@ if TYPE_CHECKING:
     from lance_core.index.vector.top_rows import TopRows
     from lance_core.sql.pruning import Question
 
-_T = TypeVar("_T")
 
 _ENOUGH = 5
 """Without a number of partitions, more are searched until so many times as many rows as wanted were compared."""
@@ -99,7 +99,7 @@ class _Opened:
     reader: DataFileReader
 
 
-class VectorSegment:
+class VectorSegment(KeepsLast):
     """One segment; its files are opened when they are needed first.
 
     Args:
@@ -112,7 +112,6 @@ class VectorSegment:
         self._column = column
         self._content: _Opened | None = None
         self._cache: BoundedCache[int, tuple[Int64s, OpenedPartition]] = BoundedCache()
-        self._last_made: tuple[object, Any] | None = None
 
     @property
     def path(self) -> str:
@@ -253,13 +252,6 @@ class VectorSegment:
             self._cache.put(number, (rows, opened), rows.nbytes + opened.num_bytes)
             result[number] = rows, opened
         return result
-
-    def kept_for(self, owner: object, make: Callable[[], _T]) -> _T:
-        """Return what was made for an object; it is forgotten when another one asks."""
-        cached = self._last_made
-        if cached is None or cached[0] is not owner:
-            cached = self._last_made = owner, make()
-        return cached[1]
 
     def read(self, number: int) -> tuple[Int64s, Any]:
         """Read the row numbers and the column of codes of a partition.
