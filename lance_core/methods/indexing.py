@@ -215,7 +215,7 @@ def create_index(  # noqa: PLR0917 positional as in pylance
             - ``"IVF_PQ"``: a few bytes for each vector: numbers of entries of a codebook.
             - ``"IVF_SQ"``: a byte for each item.
 
-            Indices with graphs, ``IVF_HNSW_*``, that pylance made are searched, too.
+            ``IVF_RQ`` and indices with graphs, ``IVF_HNSW_*``, that pylance made are searched, too.
         name: Name of the index; ``{column}_idx`` if None.
         metric: ``L2``, ``cosine`` or ``dot``; ``hamming`` for uint8.
         replace: Take the place of an index of that name.

@@ -39,6 +39,7 @@ TYPES = {"f2": pa.float16(), "f4": pa.float32(), "f8": pa.float64(), "u1": pa.ui
 PARTS = {"num_sub_vectors": 4, "num_bits": 4}
 KINDS = {"IVF_FLAT": {}, "IVF_SQ": {}, "IVF_PQ": PARTS}
 GRAPHS = {"IVF_HNSW_FLAT": {}, "IVF_HNSW_SQ": {}, "IVF_HNSW_PQ": PARTS}
+OF_PYLANCE = {**GRAPHS, "IVF_RQ": {}}
 ANALYZER = Analyzer(DEFAULT_TEXT_OPTIONS)
 WORDS = [f"w{number:02}" for number in range(14)] + ["fox", "foxes", "Straße", "the"]
 
@@ -109,10 +110,12 @@ class History:
         table = self.open()
         kinds = {"IVF_FLAT": {}} if self.dtype == "u1" else KINDS
         if isinstance(table, lance.LanceDataset) and self.dtype != "u1" and self.rng.random() < 0.4:
-            kinds = GRAPHS
+            kinds = OF_PYLANCE
         kind = self.rng.choice(sorted(kinds))
         self.log.append(kind)
         self.has_graphs = kind in GRAPHS
+        # pylance 14.0.2 leaves rows of this kind out by a rough estimate, unless it is asked for all
+        self.most = {"k": 1 << 12} if kind == "IVF_RQ" else {}
         table.create_index("v", kind, metric=self.metric, num_partitions=PARTITIONS, replace=True, **kinds[kind])
 
     def index_texts(self):
@@ -251,7 +254,8 @@ class History:
         if self.stable:
             return  # pylance 14.0.2 ranks vectors that rows had before an update among the nearest
         for options in ({"nprobes": 1}, {"nprobes": 2, "refine_factor": 2}, {"nprobes": PARTITIONS}):
-            found = [self.search(dataset, query, **options)["_distance"] for dataset in (self.ours, self.theirs)]
+            asked = {**options, **self.most}
+            found = [self.search(dataset, query, **asked)["_distance"] for dataset in (self.ours, self.theirs)]
             np.testing.assert_allclose(*found, **tolerance, err_msg=str((options, self.log)))
 
     def random_query(self, state, queries):

@@ -12,16 +12,16 @@ SIZE = 8
 ROWS = 600
 TYPES = {"f2": pa.float16(), "f4": pa.float32(), "f8": pa.float64(), "u1": pa.uint8()}
 PARTS = {"num_sub_vectors": 4, "num_bits": 4}
+METRICS, FLOATS = ("l2", "cosine", "dot"), ("f2", "f4", "f8")
 KINDS = [
-    ("IVF_FLAT", "f4", "l2", {}),
-    ("IVF_FLAT", "f2", "cosine", {}),
-    ("IVF_FLAT", "f8", "dot", {}),
     ("IVF_FLAT", "u1", "hamming", {}),
-    ("IVF_PQ", "f4", "l2", PARTS),
     ("IVF_PQ", "f4", "cosine", {"num_sub_vectors": 4}),
-    ("IVF_PQ", "f2", "dot", PARTS),
-    ("IVF_SQ", "f4", "l2", {}),
-    ("IVF_SQ", "f8", "cosine", {}),
+    *(
+        (index_type, kind, metric, options)
+        for index_type, options in (("IVF_FLAT", {}), ("IVF_PQ", PARTS), ("IVF_SQ", {}))
+        for kind in FLOATS
+        for metric in METRICS
+    ),
 ]
 
 
@@ -123,15 +123,19 @@ def test_given_centroids_and_codebook_are_used(tmp_path):
     assert dataset.index_statistics("v_idx")["indices"][0]["num_partitions"] == 3
 
 
-def test_null_and_odd_vectors_are_left_out(tmp_path):
+@pytest.mark.parametrize("index_type", ["IVF_FLAT", "IVF_PQ", "IVF_SQ"])
+@pytest.mark.parametrize("metric", METRICS)
+def test_null_and_odd_vectors_are_left_out(tmp_path, index_type, metric):
     path = str(tmp_path / "t")
-    rows = vectors(rows=50).tolist()
-    rows[3], rows[4], rows[5][0] = None, [float("nan")] * SIZE, float("inf")
+    rows = vectors().tolist()
+    rows[3], rows[4], rows[5][0], rows[6] = None, [float("nan")] * SIZE, float("inf"), [0.0] * SIZE
     column = pa.array(rows, pa.list_(pa.float32(), SIZE))
-    lance.write_dataset(pa.table({"id": range(50), "v": column}), path)
-    lance_core.dataset(path).create_index("v", "IVF_FLAT", num_partitions=2)
-    found = search(lance_core.dataset(path), [0.0] * SIZE, k=50)
-    assert sorted({*range(50)} - set(found["id"].to_pylist())) == [3, 4, 5]
+    lance.write_dataset(pa.table({"id": range(ROWS), "v": column}), path)
+    options = PARTS if index_type == "IVF_PQ" else {}
+    lance_core.dataset(path).create_index("v", index_type, metric=metric, num_partitions=2, **options)
+    found = assert_both_find_the_same(path, vectors(rows=1, seed=1)[0], k=ROWS, nprobes=2)
+    left_out = {3, 4, 5, 6} if metric == "cosine" else {3, 4, 5}
+    assert set(range(ROWS)) - set(found["id"].to_pylist()) == left_out
 
 
 def test_wrong_builds_are_refused(tmp_path):
@@ -140,7 +144,9 @@ def test_wrong_builds_are_refused(tmp_path):
     dataset = lance_core.dataset(path)
     for arguments, error in (
         (("v", "IVF_PQ"), InvalidInputError),
-        (("v", "IVF_RQ"), InvalidInputError),
+        (("v", "IVF_RQ"), UnsupportedError),
+        (("v", "IVF_HNSW_SQ"), UnsupportedError),
+        (("v", "IVF_XY"), InvalidInputError),
         (("id", "IVF_FLAT"), UnsupportedError),
         (("w", "IVF_FLAT"), InvalidInputError),
         (("v", "IVF_FLAT", "v_idx", "hamming"), InvalidInputError),

@@ -6,7 +6,6 @@ import pyarrow as pa
 import pytest
 
 import lance_core
-from lance_core.errors import UnsupportedError
 from lance_core.index.vector.candidates import Candidates
 
 SIZE = 8
@@ -14,11 +13,12 @@ ROWS = 400
 TYPES = {"f2": pa.float16(), "f4": pa.float32(), "f8": pa.float64(), "u1": pa.uint8()}
 PARTS = {"num_sub_vectors": 4}
 KINDS = [
-    ("IVF_FLAT", "f4", {}),
-    ("IVF_FLAT", "f8", {}),
+    *(("IVF_FLAT", kind, {}) for kind in ("f2", "f4", "f8")),
     ("IVF_PQ", "f4", PARTS),
     ("IVF_PQ", "f2", {**PARTS, "num_bits": 4}),
-    ("IVF_SQ", "f4", {}),
+    ("IVF_PQ", "f8", {**PARTS, "num_bits": 4}),
+    *(("IVF_SQ", kind, {}) for kind in ("f2", "f4", "f8")),
+    ("IVF_HNSW_FLAT", "f4", {}),
     ("IVF_HNSW_SQ", "f4", {}),
     ("IVF_HNSW_PQ", "f4", PARTS),
 ]
@@ -84,9 +84,10 @@ def test_bits_are_searched_by_hamming_distance(tmp_path):
 
 
 @pytest.mark.parametrize("stable", [False, True])
-def test_rows_that_changed_or_moved_are_found_as_in_pylance(tmp_path, stable):
+@pytest.mark.parametrize(("index_type", "options"), [("IVF_FLAT", {}), ("IVF_PQ", PARTS), ("IVF_SQ", {})])
+def test_rows_that_changed_or_moved_are_found_as_in_pylance(tmp_path, stable, index_type, options):
     path = str(tmp_path / "t")
-    dataset = write(path, index_type="IVF_PQ", stable=stable, **PARTS)
+    dataset = write(path, index_type=index_type, stable=stable, **options)
     query = vectors(rows=1, seed=1)[0]
     dataset.delete("id < 50")
     dataset.merge_insert("id").when_matched_update_all().execute(table(vectors(rows=20, seed=3), first=100))
@@ -95,6 +96,23 @@ def test_rows_that_changed_or_moved_are_found_as_in_pylance(tmp_path, stable):
     assert_same_search(path, query, 60, nprobes=4)
     lance_core.dataset(path).optimize.compact_files()
     assert_same_search(path, query, 60, nprobes=4)
+
+
+@pytest.mark.parametrize("index_type", ["IVF_FLAT", "IVF_PQ", "IVF_SQ", "IVF_HNSW_SQ"])
+@pytest.mark.parametrize("metric", ["l2", "cosine", "dot"])
+def test_null_and_odd_vectors_are_left_out_as_in_pylance(tmp_path, index_type, metric):
+    rows = vectors().tolist()
+    rows[3], rows[4], rows[5][0], rows[6] = None, [float("nan")] * SIZE, float("nan"), [0.0] * SIZE
+    path = str(tmp_path / "t")
+    dataset = lance.write_dataset(
+        pa.table({"id": range(ROWS), "v": pa.array(rows, pa.list_(pa.float32(), SIZE))}), path
+    )
+    options = {**PARTS, "num_bits": 4} if index_type == "IVF_PQ" else {}
+    dataset.create_index("v", index_type, metric=metric, num_partitions=4, **options)
+    found = assert_same_search(path, vectors(rows=1, seed=1)[0], ROWS, nprobes=4)
+    left_out = {3, 4, 5, 6} if metric == "cosine" else {3, 4, 5}
+    assert set(range(ROWS)) - set(found["id"].to_pylist()) == left_out
+    assert lance_core.verify(path, level="indices").is_ok
 
 
 def test_without_a_number_of_partitions_enough_rows_are_found(tmp_path):
@@ -115,15 +133,6 @@ def test_another_metric_than_the_index_has_compares_all_vectors(tmp_path):
     query = vectors(rows=1, seed=1)[0]
     exact = assert_same_search(path, query, metric="dot")
     assert exact.equals(assert_same_search(path, query, metric="dot", use_index=False))
-
-
-def test_an_index_that_cannot_be_read_is_refused_by_name(tmp_path):
-    path = str(tmp_path / "t")
-    write(path, index_type="IVF_RQ")
-    dataset = lance_core.dataset(path)
-    with pytest.raises(UnsupportedError, match="IVF_RQ"):
-        dataset.to_table(nearest={"column": "v", "q": [0.0] * SIZE})
-    assert len(dataset.to_table(nearest={"column": "v", "q": [0.0] * SIZE, "use_index": False})) == 10
 
 
 def test_an_index_of_too_few_vectors_to_train_is_no_damage(tmp_path):

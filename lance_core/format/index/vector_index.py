@@ -18,6 +18,7 @@ Codes by type, ``d`` dimensions:
            the even part. Global buffer 2 is the codebook, a ``Tensor`` of declared shape ``[2^bits, d]`` whose numbers
            are ``[sub-vectors][2^bits][d / sub-vectors]``
     SQ     ``__sq_code``, a byte for each item: ``(item - start) * 255 / (end - start)``, cut off
+    RQ     several columns, see `lance_core.format.index.rabit`
 
 With cosine everything is as with L2, of vectors of length one. Source: what pylance 14.0.2 writes.
 """

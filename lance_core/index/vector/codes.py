@@ -20,6 +20,8 @@ from lance_core.index.vector.comparisons import (
 from lance_core.index.vector.distances import COSINE, DOT, HAMMING, computable, squared_norms
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from lance_core.index.vector.comparisons import Comparison
     from lance_core.index.vector.distances import Vectors
 
@@ -33,7 +35,7 @@ class Codes(Protocol):
 
     @property
     def field(self) -> pa.Field:
-        """Column of the codes."""
+        """Column of the codes; a struct stands for several columns."""
         ...
 
     @property
@@ -65,6 +67,27 @@ class Codes(Protocol):
     def rows_of(self, values: Any) -> Block:
         """Return the codes of a whole partition as `encode` made them."""
         ...
+
+
+def columns_of(field: pa.Field) -> list[pa.Field]:
+    """Return the columns of codes."""
+    return list(field.type) if pa.types.is_struct(field.type) else [field]
+
+
+def joined_columns(field: pa.Field, columns: Sequence[Any]) -> Any:
+    """Return the columns of codes as one array."""
+    if pa.types.is_struct(field.type):
+        return pa.StructArray.from_arrays(columns, fields=list(field.type))
+    return columns[0]
+
+
+def bytes_of_row(field: pa.Field) -> int:
+    """Return the bytes of the codes of one row."""
+    kinds = [column.type for column in columns_of(field)]
+    return sum(
+        kind.list_size * kind.value_type.bit_width // 8 if pa.types.is_fixed_size_list(kind) else kind.bit_width // 8
+        for kind in kinds
+    )
 
 
 def _fixed(values: Any) -> npt.NDArray[Any]:

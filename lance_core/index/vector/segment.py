@@ -16,6 +16,7 @@ import pyarrow as pa
 from lance_core.common.frozen import frozen
 from lance_core.common.last_made import KeepsLast
 from lance_core.errors import CorruptDataError, NotFoundError, UnsupportedError
+from lance_core.format.index.rabit import decode_rabit_layout
 from lance_core.format.index.vector_index import (
     CODEBOOK_BUFFER,
     INDEX_KEY,
@@ -33,13 +34,15 @@ from lance_core.index.cache import BoundedCache
 from lance_core.index.files import read_ranges
 from lance_core.index.protocol import MODEL
 from lance_core.index.vector.candidates import CandidateRows, Candidates
-from lance_core.index.vector.codes import FlatCodes, ProductCodes, ScalarCodes
+from lance_core.index.vector.codes import FlatCodes, ProductCodes, ScalarCodes, bytes_of_row, columns_of, joined_columns
 from lance_core.index.vector.distances import COSINE, HAMMING, L2, all_distances, normalized, pair_distances
+from lance_core.index.vector.rabit import RabitCodes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from lance_core.file.read.reader import DataFileReader
+    from lance_core.format.index.rabit import RabitLayout
     from lance_core.format.index.vector_index import Partitions
     from lance_core.index.answer import RowAnswer
     from lance_core.index.column import IndexedColumn
@@ -239,9 +242,7 @@ class VectorSegment(KeepsLast):
         return result
 
     def _num_bytes(self, number: int) -> int:
-        kind = self.model.codes.field.type
-        row_bytes = _ROW_NUMBER_BYTES + kind.list_size * kind.value_type.bit_width // 8
-        return int(self.partitions.lengths[number]) * row_bytes
+        return int(self.partitions.lengths[number]) * (_ROW_NUMBER_BYTES + bytes_of_row(self.model.codes.field))
 
     def _read_together(self, numbers: Sequence[int]) -> dict[int, tuple[Int64s, OpenedPartition]]:
         """Read partitions at one go, and keep them."""
@@ -267,10 +268,12 @@ class VectorSegment(KeepsLast):
         opened = self._opened
         starts, ends = self.partitions.starts, self.partitions.starts + self.partitions.lengths
         ranges = [range(int(starts[number]), int(ends[number])) for number in numbers]
-        for ids, values in read_ranges(opened.reader, [ROW_COLUMN, opened.model.codes.field.name], ranges):
-            if ids.null_count or values.null_count:
+        field = opened.model.codes.field
+        names = [ROW_COLUMN, *(column.name for column in columns_of(field))]
+        for ids, *columns in read_ranges(opened.reader, names, ranges):
+            if ids.null_count or any(column.null_count for column in columns):
                 raise CorruptDataError("a vector index has rows without a number or code", path=self.path)
-            yield ids, values
+            yield ids, joined_columns(field, columns)
 
     # -------------------------------------------------------------------------------------------------------- opening
 
@@ -320,19 +323,26 @@ class VectorSegment(KeepsLast):
             parts, bits = int(details["num_sub_vectors"]), int(details["nbits"])
             book = tensor.reshape(parts, 1 << bits, size // parts)
             return ProductCodes(book, metric, is_transposed=bool(details.get("transposed")))
+        if suffix == "RQ":
+            layout = decode_rabit_layout(details, rows.schema.names, size)
+            return RabitCodes(layout, self._rotation(rows, layout), metric)
         raise UnsupportedError(
-            f"lance_core does not search vector indices of type {kind}, only of FLAT, PQ and SQ codes; build one of "
-            "these, or compare all vectors with use_index=False"
+            f"lance_core does not search vector indices of type {kind}, only of FLAT, PQ, SQ and RQ codes; build one "
+            "of these, or compare all vectors with use_index=False"
         )
+
+    def _rotation(self, rows: DataFileReader, layout: RabitLayout) -> Vectors | None:
+        if layout.matrix_buffer is None:
+            return None
+        return decode_tensor(rows.global_buffer(layout.matrix_buffer), path=self.path).reshape(layout.size, layout.size)
 
     def _check(self, partitions: Partitions, centroids: Vectors, rows: DataFileReader, codes: Codes) -> None:
         size = self._column.type.list_size
-        column = rows.schema.to_arrow().field(codes.field.name) if codes.field.name in rows.schema.names else None
+        stored = {field.name: field.type for field in rows.schema.to_arrow()}
         ends = partitions.starts + partitions.lengths
         if (
-            column is None
-            or column.type != codes.field.type
-            or ROW_COLUMN not in rows.schema.names
+            any(stored.get(column.name) != column.type for column in columns_of(codes.field))
+            or ROW_COLUMN not in stored
             or len(centroids) != len(partitions.lengths)
             or (len(centroids) and centroids.shape[1] != size)
             or (partitions.starts < 0).any()

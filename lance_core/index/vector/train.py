@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from lance_core.errors import InvalidInputError
+from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.index.vector.codes import FlatCodes, ProductCodes, ScalarCodes
 from lance_core.index.vector.distances import (
     COSINE,
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from lance_core.index.vector.distances import Int64s, Vectors
 
 INDEX_TYPES = ("IVF_FLAT", "IVF_PQ", "IVF_SQ")
+_SEARCHED_TYPES = ("IVF_RQ", "IVF_HNSW_FLAT", "IVF_HNSW_PQ", "IVF_HNSW_SQ")
 _COUNTS = ("num_partitions", "target_partition_size", "num_sub_vectors", "sample_rate", "max_iters")
 _PARTITION_ROWS = {"IVF_FLAT": 4096}
 _DEFAULT_PARTITION_ROWS = 8192
@@ -45,8 +46,13 @@ def check_options(column: IndexedColumn, options: Mapping[str, Any]) -> None:
 
     Raises:
         InvalidInputError: They contradict each other or the column.
+        UnsupportedError: A type of index that lance_core only searches.
     """
     kind = options["index_type"]
+    if kind in _SEARCHED_TYPES:
+        raise UnsupportedError(
+            f"lance_core searches {kind} indices, but does not build them; build an IVF_PQ or IVF_SQ, or use pylance"
+        )
     if kind not in INDEX_TYPES:
         raise InvalidInputError(f"index type {kind!r} is not one of {', '.join(INDEX_TYPES)}")
     for name in _COUNTS:
