@@ -1,59 +1,144 @@
-"""Searches for vectors and texts on a branch, which shares segments of indices with main and has others of its own."""
+"""Searches on a branch and in a clone, which share segments of indices with their origin and have their own."""
+
+import json
+import random
 
 import lance
+import lance.query as their_queries
 import numpy as np
 import pyarrow as pa
 import pytest
 
 import lance_core
+import lance_core.query as our_queries
+
+pytestmark = pytest.mark.filterwarnings("ignore::lance_core.errors.IndexCoverageWarning")
 
 ROWS, SIZE = 200, 8
-NEAREST = {"column": "v", "q": [0.3] * SIZE, "k": 20, "nprobes": 4, "refine_factor": 20}
+PARTS = {"num_sub_vectors": 4, "num_bits": 4}
+NEAREST = {"column": "v", "q": [0.3, -0.2] * (SIZE // 2), "k": 20, "nprobes": 4, "refine_factor": 20}
+WORDS = [f"w{number}" for number in range(20)]
+BASE = " ".join(random.Random(0).choices(WORDS, k=40))
+KINDS = {
+    "flat": ("v", "IVF_FLAT", {}),
+    "pq": ("v", "IVF_PQ", PARTS),
+    "sq": ("v", "IVF_SQ", {}),
+    "graph": ("v", "IVF_HNSW_SQ", {}),
+    "rabit": ("v", "IVF_RQ", {}),
+    "text": ("t", "INVERTED", {"with_position": True}),
+    "lists": ("l", "INVERTED", {"with_position": True}),
+    "json": ("j", "INVERTED", {"with_position": True}),
+    "near duplicates": ("d", "MINHASHLSH", {}),
+}
+OF_PYLANCE = ("graph", "rabit")
 
 
 def rows(first, count):
     """Return rows, some without a vector or with one that is no number, some without a text."""
     rng = np.random.default_rng(first)
     vectors = rng.normal(size=(count, SIZE)).astype(np.float32).tolist()
-    texts = [" ".join(f"w{number}" for number in rng.integers(0, 20, 6)) for _ in range(count)]
-    vectors[3], vectors[7], texts[5] = None, [float("nan")] * SIZE, None
-    columns = {"id": range(first, first + count), "v": pa.array(vectors, pa.list_(pa.float32(), SIZE)), "t": texts}
-    return pa.table(columns)
-
-
-def assert_same(ours, theirs):
-    """Searches by index are those of pylance, and those without an index."""
-    near, expected = (dataset.to_table(columns=["id"], nearest=NEAREST) for dataset in (ours, theirs))
-    assert near["id"].to_pylist() == expected["id"].to_pylist()
-    exact = ours.to_table(columns=["id"], nearest={**NEAREST, "use_index": False})
-    assert near["id"].to_pylist() == exact["id"].to_pylist()
-    scores = [
-        {row["id"]: row["_score"] for row in dataset.to_table(["id", "_score"], full_text_query="w3 w9").to_pylist()}
-        for dataset in (ours, theirs)
+    texts = [" ".join(rng.choice(WORDS, 6)) for _ in range(count)]
+    documents = [json.dumps({"s": text, "n": {"k": int(number)}}) for number, text in enumerate(texts)]
+    near = [
+        " ".join([*BASE.split()[: 40 - number % 9], *texts[number].split()[: number % 9]]) for number in range(count)
     ]
-    assert len(scores[0]) > ROWS // 4
-    assert scores[0] == pytest.approx(scores[1], abs=3e-5)
+    vectors[3], vectors[7], texts[5], documents[6], near[8] = None, [float("nan")] * SIZE, None, None, None
+    return pa.table(
+        {
+            "id": range(first, first + count),
+            "v": pa.array(vectors, pa.list_(pa.float32(), SIZE)),
+            "t": texts,
+            "l": [None if text is None else text.split() for text in texts],
+            "j": pa.array(documents, pa.json_()),
+            "d": near,
+        }
+    )
 
 
-@pytest.mark.parametrize("builder", [lance, lance_core])
-def test_indices_go_on_on_a_branch(tmp_path, builder):
+def searches(kind, queries):
+    """Return the arguments of searches that an index answers, and the column with their order."""
+    column = KINDS[kind][0]
+    if column == "v":
+        return [{"nearest": NEAREST}, {"nearest": NEAREST, "filter": "id % 3 = 0", "prefilter": True}], "_distance"
+    if column == "d":
+        return [{"nearest": queries.MinHashQuery(BASE, "d"), "limit": 1000}], "_distance"
+    texts = ("s,str,w3;s,str,w9", "n.k,number,12") if column == "j" else ("w3 w9", "w5")
+    phrase = queries.PhraseQuery("s,str,w3 w9" if column == "j" else "w3 w9", column)
+    return [{"full_text_query": query} for query in (*(queries.MatchQuery(text, column) for text in texts), phrase)], (
+        "_score"
+    )
+
+
+def found(dataset, asked, order):
+    table = dataset.to_table(columns=["id", order], **asked)
+    return dict(zip(table["id"].to_pylist(), table[order].to_pylist(), strict=True))
+
+
+def assert_same(kind, ours, theirs):
+    """Searches by index are those of pylance; for vectors also those without an index."""
+    asked, order = searches(kind, our_queries)
+    for mine, other in zip(asked, searches(kind, their_queries)[0], strict=True):
+        here, there = found(ours, mine, order), found(theirs, other, order)
+        assert here
+        assert here == pytest.approx(there, abs=3e-5)
+        if KINDS[kind][0] == "v":
+            exact = found(ours, {**mine, "nearest": {**NEAREST, "use_index": False}}, order)
+            assert here == pytest.approx(exact, abs=3e-5)
+
+
+def make(uri, kind, builder):
+    column, index_type, options = KINDS[kind]
+    lance.write_dataset(rows(0, ROWS), uri, max_rows_per_file=100, data_storage_version="2.2")
+    dataset = builder.dataset(uri)
+    if column == "v":
+        dataset.create_index("v", index_type, num_partitions=4, **options)
+    else:
+        dataset.create_scalar_index(column, index_type, **options)
+
+
+def go_on(kind, builder, opened):
+    """Change a branch or clone, and search it after each change."""
+
+    def check():
+        assert_same(kind, opened(lance_core), opened(lance))
+
+    check()
+    opened(lance_core).insert(rows(1000, 60))
+    opened(lance).delete("id % 9 = 2")
+    check()
+    opened(builder).optimize.optimize_indices(num_indices_to_merge=0)
+    assert len(opened(lance_core).snapshot.manifest.indices) == 2
+    check()
+    opened(lance_core).optimize.compact_files()
+    check()
+    assert opened(lance_core).verify(level="indices").is_ok
+
+
+CASES = [
+    (kind, builder) for kind in KINDS for builder in (lance, lance_core) if builder is lance or kind not in OF_PYLANCE
+]
+
+
+@pytest.mark.parametrize(("kind", "builder"), CASES)
+def test_indices_go_on_on_a_branch(tmp_path, kind, builder):
     uri = str(tmp_path / "t")
-    lance.write_dataset(rows(0, ROWS), uri, max_rows_per_file=100)
-    builder.dataset(uri).create_index("v", "IVF_SQ", num_partitions=4)
-    builder.dataset(uri).create_scalar_index("t", "INVERTED")
+    make(uri, kind, builder)
     lance_core.dataset(uri).create_branch("other")
 
     def opened(library):
         return library.dataset(uri).checkout_version(("other", None))
 
-    assert_same(opened(lance_core), opened(lance))
-    opened(lance_core).insert(rows(1000, 60))
-    opened(lance).delete("id % 9 = 2")
-    assert_same(opened(lance_core), opened(lance))
-    opened(builder).optimize.optimize_indices(num_indices_to_merge=0)
-    assert {index.base_id for index in opened(lance_core).snapshot.manifest.indices} == {0, None}
-    assert_same(opened(lance_core), opened(lance))
-    opened(lance_core).optimize.compact_files()
-    assert_same(opened(lance_core), opened(lance))
-    assert_same(lance_core.dataset(uri), lance.dataset(uri))
+    go_on(kind, builder, opened)
+    assert_same(kind, lance_core.dataset(uri), lance.dataset(uri))
+    assert lance_core.dataset(uri).count_rows() == ROWS
+
+
+@pytest.mark.parametrize("cloner", [lance, lance_core])
+@pytest.mark.parametrize(("kind", "builder"), CASES)
+def test_indices_go_on_in_a_shallow_clone(tmp_path, kind, builder, cloner):
+    uri, clone = str(tmp_path / "t"), str(tmp_path / "clone")
+    make(uri, kind, builder)
+    cloner.dataset(uri).shallow_clone(clone, cloner.dataset(uri).version)
+    go_on(kind, builder, lambda library: library.dataset(clone))
+    assert_same(kind, lance_core.dataset(uri), lance.dataset(uri))
     assert lance_core.dataset(uri).count_rows() == ROWS
