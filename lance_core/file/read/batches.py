@@ -295,6 +295,9 @@ def batch_jobs(reads: Sequence[ColumnRead], options: ReadOptions) -> tuple[list[
             others.append(read)
         else:
             column = _list_column(read, read.rows)
+            if not strategy.is_sparse(len(read.rows), column.selection.num_rows):
+                others.append(read)
+                continue
             job = next((job for job in lists if job.takes(column)), None)
             if job is None:
                 lists.append(ListJob([column]))

@@ -65,12 +65,18 @@ class MiniBlockGroup:
     def decode(self, buffers: RangeBuffers, shared: SharedLevels | None = None) -> pa.Array:
         """Decode the wanted rows."""
         column, selection, rows = self.column, self.selection, self.selection.rows
-        if not isinstance(rows, range) or strategy.is_sparse(len(rows), selection.num_rows):
+        if not self._decodes_all(rows):
             return to_arrow(self.decode_values(buffers, np.asarray(rows)), column.path, column.kind, len(rows))
         decoded = self.decode_values(buffers, None)
-        if column.path.items_per_row > 1:  # chunks may begin inside of a row
+        if isinstance(rows, range) and column.path.items_per_row > 1:  # chunks may begin inside of a row
             return to_arrow(cut(decoded, rows), column.path, column.kind, len(rows))
-        return pick(to_arrow(decoded, column.path, column.kind, selection.num_rows, shared), rows)
+        array = to_arrow(decoded, column.path, column.kind, selection.num_rows, shared)
+        return pick(array if isinstance(rows, range) else settled(array), rows)
+
+    def _decodes_all(self, rows: Rows) -> bool:
+        """Return whether all rows of the chunks are decoded, and the wanted ones picked out of them."""
+        may_pick = self.has_lists or isinstance(rows, range)
+        return may_pick and not strategy.is_sparse(len(rows), self.selection.num_rows)
 
     def decode_selected(self, buffers: RangeBuffers, selected: Int64s, shared: SharedLevels | None) -> pa.Array:
         """Decode some of consecutive rows, counted from the first of them."""
@@ -276,12 +282,13 @@ def _groups(read: ColumnRead) -> Iterator[_Group]:
     for part in read.slices:
         layout = part.layout
         if isinstance(layout, MiniBlockLayout):
-            num_bytes += part.page.buffers[1][1]
+            size = part.page.buffers[1][1] * len(part.rows) // part.page.num_rows
+            num_bytes += size
             num_items += layout.num_dictionary_items
             fits = strategy.fits_group(num_bytes, num_items)
             if waiting and not (fits and mini_block.is_alike(mini_block_layout(waiting[0].layout), layout)):
                 yield _chunks_of_pages(read, waiting)
-                waiting, num_bytes, num_items = [], part.page.buffers[1][1], layout.num_dictionary_items
+                waiting, num_bytes, num_items = [], size, layout.num_dictionary_items
             waiting.append(part)
             continue
         if waiting:

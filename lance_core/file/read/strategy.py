@@ -39,7 +39,8 @@ MOST_BATCHED_MANY_ROWS, MANY_COLUMNS = 1 << 16, 32
 values of a single row that lie one after the other: 10 ms instead of 13 for a row of 500 columns."""
 
 SPARSE_SHARE = 8
-"""Consecutive rows are picked one by one if their chunks hold this many times as many (row 22, neighbours)."""
+"""Consecutive rows, and scattered ones of lists, are picked value by value if their chunks hold this many times as many
+(row 22, neighbours). 100 and 10,000 of 12,000 rows of long lists take 6 and 104 ms instead of 8 and 228."""
 
 MOST_CONSECUTIVE_PICKED = 64
 """Consecutive rows that a take reads as scattered ones: the chunks that hold them hold many more (row 21)."""
@@ -167,7 +168,7 @@ def is_selected_late(num_rows: int) -> bool:
 
 
 def is_sparse(num_rows: int, num_held: int) -> bool:
-    """Return whether consecutive rows are picked out of their chunks, which hold so many."""
+    """Return whether consecutive rows, or rows of lists, are picked out of their chunks, which hold so many."""
     return num_rows * SPARSE_SHARE < num_held
 
 
