@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 
 _HEADER = 8
 _MAX_RUN = 255
+_LEVEL_RUNS = Rle(16, 8)
 _SHORT_RUN = 6
 """Runs of fewer values on average are short."""
 _LEAST_VALUES = 1 << 14
@@ -105,6 +106,19 @@ def _read_runs(encoding: Rle, chunks: Chunks) -> tuple[npt.NDArray[Any], Bytes |
     if (run_totals[1:] - run_totals[:-1] != chunks.counts).any():
         raise CorruptDataError("Rle: run lengths of a chunk do not add up to its number of values")
     return from_bytes(gather(chunks.buffers[0], chunks.starts[0], value_sizes), bits).data, lengths, totals[1:]
+
+
+def decode_levels(encoding: Rle, data: bytes, count: int) -> npt.NDArray[np.uint16] | None:
+    """Decode a block of levels; None for long runs, and for damage, which `decode` names."""
+    if encoding != _LEVEL_RUNS or len(data) < _HEADER:
+        return None
+    size = int.from_bytes(data[:_HEADER], "little")
+    num_runs = len(data) - _HEADER - size
+    if size != num_runs * np.dtype(np.uint16).itemsize:
+        return None
+    lengths = np.frombuffer(data, np.uint8, num_runs, _HEADER + size)
+    levels = np.frombuffer(data, np.uint16, num_runs, _HEADER).repeat(lengths)
+    return levels if len(levels) == count else None
 
 
 def split_blocks(blocks: Chunks) -> Chunks:
@@ -284,7 +298,7 @@ def _unpack_runs(encoding: BlockRle, chunks: Chunks) -> tuple[Rle, Chunks]:
     return Rle(bits, 32), Chunks(buffers=buffers, starts=starts, sizes=sizes, counts=chunks.counts)
 
 
-RLE = Codec(serves=Rle, decode=decode, decode_at=decode_at, num_buffers=lambda _: 2)
+RLE = Codec(serves=Rle, decode=decode, decode_at=decode_at, decode_levels=decode_levels, num_buffers=lambda _: 2)
 BLOCK_RLE = Codec(
     serves=BlockRle,
     num_buffers=lambda encoding: has_bytes(encoding.values) + has_bytes(encoding.lengths),
