@@ -40,7 +40,7 @@ class Engine:
     count_io: Callable[[str, Callable[[Any], Any], Callable[[Any], Any]], tuple[int, int]] | None = None
 
 
-def _storable(table: pa.Table, version: str) -> pa.Table:
+def storable(table: pa.Table, version: str) -> pa.Table:
     """Without maps where pylance has none; so does lance_core, since like is compared with like."""
     maps = [field.name for field in table.schema if pa.types.is_map(field.type)]
     return table.drop_columns(maps) if version in {"2.0", "2.1"} else table
@@ -62,7 +62,7 @@ def _write_lance_core(
 ) -> None:
     import lance_core  # noqa: PLC0415 - memory and start of each engine are measured apart
 
-    table = _storable(table, version)
+    table = storable(table, version)
     lance_core.write_dataset(
         table, path, mode=mode, data_storage_version=version, compression_profile=compression_profile
     )
@@ -92,7 +92,7 @@ def _count_lance_core(path: str, warm: Callable[[Any], Any], work: Callable[[Any
 def _write_pylance(version: str, table: pa.Table, path: str, mode: str = "create") -> None:
     import lance  # noqa: PLC0415 - see above
 
-    lance.write_dataset(_storable(table, version), path, mode=mode, data_storage_version=version)
+    lance.write_dataset(storable(table, version), path, mode=mode, data_storage_version=version)
 
 
 def _open_pylance(path: str) -> Any:

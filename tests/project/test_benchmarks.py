@@ -29,6 +29,16 @@ def test_every_goal_has_a_figure():
     assert rows == sorted(rows)
 
 
+@pytest.mark.usefixtures("report")
+def test_shapes_are_compared_with_files_that_hold_the_same_columns():
+    figures, shapes, engines = (sys.modules[name] for name in ("figures", "shapes", "engines"))
+    for name, (make, *_) in shapes.SHAPES.items():
+        table = make(10)
+        versions = [engine.removeprefix("pylance-") for engine in figures.of_shape(name, "scan").engines - {"core-2.2"}]
+        assert versions
+        assert {engines.storable(table, version).num_columns for version in versions} == {table.num_columns}, name
+
+
 def results_of(values):
     """As a run leaves them; the bytes of taxi stand for all works."""
     measured = {"rows": 7, "bytes": values}
