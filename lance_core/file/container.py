@@ -57,6 +57,11 @@ class Container:
             self._parsed.frame = (footer, *self._read_tables(footer))
         self._footer, self._column_table, self._global_table = self._parsed.frame
 
+    @property
+    def frame(self) -> tuple[Footer, _Table, _Table]:
+        """Footer, and place and size of the metadata of each column and of each global buffer."""
+        return self._footer, self._column_table, self._global_table
+
     def descriptor(self) -> tuple[Schema, int]:
         """Schema and number of rows."""
         descriptor = self._parsed.descriptor

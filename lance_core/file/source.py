@@ -76,6 +76,11 @@ class FileBytes:
         return self._checks
 
     @property
+    def may_have_checks(self) -> bool:
+        """Return whether there are checksums, or nobody has looked for them."""
+        return self._checks is not None or self._checking is Checking.OFF
+
+    @property
     def identity(self) -> Hashable | None:
         """The same as long as the content of the file is; None if nothing tells.
 

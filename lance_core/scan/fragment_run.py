@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from lance_core.encoding.kernels import starts_of, take_inside
-from lance_core.errors import LanceError, StoreTimeoutError
 from lance_core.file.read.field_reader import joined
 from lance_core.scan.candidates import candidate_ranges, decided_matches
 from lance_core.scan.deletions import Offsets, live_mask
 from lance_core.scan.fragment_reader import LEAVES_HAVE_SHAPES, FragmentReader, Rows
+from lance_core.scan.take_together import take_together
 from lance_core.table.once import once
-from lance_core.table.read_ahead import in_turn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -27,6 +25,7 @@ if TYPE_CHECKING:
     from lance_core.format.table.fragment import Fragment
     from lance_core.scan.open_files import OpenFiles
     from lance_core.scan.plan import ScanPlan
+    from lance_core.scan.take_together import RowsOfFragment
 
 _SMALL_FILE_ROWS, _SMALL_FILE_BYTES = 1 << 15, 1 << 20
 """Values of larger files cost more than the steps to decode them, which a run shares."""
@@ -34,9 +33,6 @@ _SMALL_FILE_ROWS, _SMALL_FILE_BYTES = 1 << 15, 1 << 20
 _RUN_ROWS, _RUN_BYTES, _RUN_FILES = 1 << 13, 1 << 23, 64
 """Bounds of a run, unless batches may have more rows: its files are open together, and its rows in memory."""
 
-
-RowsOfFragment: TypeAlias = "tuple[FragmentReader, range] | tuple[FragmentReader, Offsets]"
-"""Row offsets of a fragment, ascending, counted from its first row."""
 
 RowSource: TypeAlias = "FragmentReader | FragmentRun"
 """What a scan reads rows of."""
@@ -125,37 +121,6 @@ class FragmentRun:
             return columns
         parts = [reader.take(projection, np.asarray(rows, np.int64)) for reader, rows in wanted]
         return [joined(list(arrays)) for arrays in zip(*parts, strict=True)]
-
-
-def take_together(files: OpenFiles, wanted: Sequence[RowsOfFragment], projection: Schema) -> list[pa.Array] | None:
-    """Read rows of several fragments at one go.
-
-    Args:
-        files: The dataset's open files.
-        wanted: At least one row of each fragment.
-        projection: Fields to read, at least one.
-
-    Returns:
-        An array for each field with the rows of all fragments, one after the other; None if each fragment has to be
-        read for itself, also to find out which file is damaged.
-    """
-    from lance_core.file.read.several_files import can_be_joined, take_joined  # noqa: PLC0415 see `OpenFiles`
-
-    parts = [(reader, part, rows) for reader, rows in wanted if (part := reader.only_part(projection)) is not None]
-    if len(parts) < len(wanted):
-        return None
-    begin = (partial(files.opening, part.file, num_rows=reader.physical_rows) for reader, part, _ in parts)
-    try:
-        opened = in_turn(files.store, begin)
-        rows = [
-            file.rows_of(part.schema, part.columns, file_rows)
-            for file, (_, part, file_rows) in zip(opened, parts, strict=True)
-        ]
-        return take_joined(rows) if can_be_joined(rows) else None
-    except StoreTimeoutError:
-        raise
-    except LanceError:
-        return None
 
 
 def runs_of(files: OpenFiles, fragments: Iterable[Fragment], plan: ScanPlan) -> Iterator[RowSource]:

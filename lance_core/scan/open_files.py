@@ -8,23 +8,52 @@ from typing import TYPE_CHECKING
 
 from lance_core.common.last_made import KeepsLast
 from lance_core.errors import CorruptDataError
+from lance_core.file.integrity import TAIL_SIZE
 from lance_core.file.source import announce_end
 from lance_core.format.table.paths import data_file_path
 from lance_core.store.io_coroutines import finished
+from lance_core.store.range_reader import WholeReader
 from lance_core.table.locations import objects_at_once, sized_reader
 from lance_core.table.once import once
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import pyarrow as pa
+
     from lance_core.file.read.reader import DataFileReader
     from lance_core.format.table.fragment import DataFile
     from lance_core.index.moved import LaterMoves
     from lance_core.index.protocol import Segment
-    from lance_core.store.base import Store
+    from lance_core.store.base import ObjectReader, Store
     from lance_core.store.io_coroutines import IoCoroutine
 
 DEFAULT_CAPACITY = 64
+
+
+class Loaded:
+    """A file of which nothing is parsed.
+
+    Args:
+        source: The file.
+        is_announced: See `lance_core.file.source.announce_end`.
+
+    Attributes:
+        source: The file.
+        is_announced: Likewise.
+        content: All bytes of a small file; nobody has held them against checksums. None of a larger one.
+        is_open: It is to be opened when it is read again.
+    """
+
+    __slots__ = ("content", "is_announced", "is_open", "source")
+
+    def __init__(self, source: ObjectReader, *, is_announced: bool) -> None:
+        self.source = source
+        self.is_announced = is_announced
+        self.content: pa.Buffer | None = None
+        if isinstance(source, WholeReader) and source.size <= TAIL_SIZE:
+            self.content = source.mapped
+        self.is_open = False
 
 
 class OpenFiles(KeepsLast):
@@ -40,7 +69,7 @@ class OpenFiles(KeepsLast):
     def __init__(self, store: Store, capacity: int = DEFAULT_CAPACITY) -> None:
         self.store = store
         self._capacity = capacity
-        self._readers: OrderedDict[tuple[int | None, str], DataFileReader] = OrderedDict()
+        self._readers: OrderedDict[tuple[int | None, str], Loaded | DataFileReader] = OrderedDict()
         self._segments: dict[bytes, Segment] = {}
         self._row_moves: tuple[bytes, LaterMoves | None] | None = None
         self._lock = Lock()
@@ -83,24 +112,45 @@ class OpenFiles(KeepsLast):
 
     def opening(self, file: DataFile, *, num_rows: int) -> IoCoroutine[DataFileReader]:
         """As `open`, but stops where the end of a mapped file was asked for."""
+        loaded = yield from self.loading(file)
+        return self.opened(file, loaded, num_rows=num_rows)
+
+    def loading(self, file: DataFile) -> IoCoroutine[Loaded | DataFileReader]:
+        """Read a small file, or the end of a larger one that is far away; stops where a mapped file was asked for it.
+
+        Returns:
+            The file, for `opened`; its reader if it is open.
+        """
         key = (file.base_id, file.path)
         with self._lock:
             cached = self._readers.get(key)
             if cached is not None:
                 self._readers.move_to_end(key)
                 return cached
-        path = data_file_path(file)
-        source = sized_reader(self.store, path, file.file_size_bytes)
+        source = sized_reader(self.store, data_file_path(file), file.file_size_bytes)
         is_announced = announce_end(source)
         if is_announced:
             yield
+        loaded = Loaded(source, is_announced=is_announced)
+        if loaded.content is not None:
+            self._keep(key, loaded)
+        return loaded
+
+    def opened(self, file: DataFile, loaded: Loaded | DataFileReader, *, num_rows: int) -> DataFileReader:
+        """Return the reader of a file from `loading`; arguments and errors as of `open`."""
+        if not isinstance(loaded, Loaded):
+            return loaded
         from lance_core.file.read.reader import DataFileReader  # noqa: PLC0415 whoever opens no file needs no decoder
 
-        reader = DataFileReader(source, path=f"{self.store.uri}/{path}", is_announced=is_announced)
+        path = data_file_path(file)
+        reader = DataFileReader(loaded.source, path=f"{self.store.uri}/{path}", is_announced=loaded.is_announced)
         if reader.num_rows != num_rows:
             raise CorruptDataError(f"the data file has {reader.num_rows} rows, the manifest says {num_rows}", path=path)
+        self._keep((file.base_id, file.path), reader)
+        return reader
+
+    def _keep(self, key: tuple[int | None, str], file: Loaded | DataFileReader) -> None:
         with self._lock:
-            self._readers[key] = reader
+            self._readers[key] = file
             if len(self._readers) > self._capacity:
                 self._readers.popitem(last=False)
-        return reader

@@ -15,8 +15,8 @@ from lance_core.encoding.kernels import numbers_array
 from lance_core.errors import InvalidInputError
 from lance_core.file.read.strategy import are_joined
 from lance_core.scan.fragment_reader import FragmentReader, readers_of
-from lance_core.scan.fragment_run import take_together
 from lance_core.scan.fragments import taking_offsets
+from lance_core.scan.take_together import take_together
 from lance_core.table.read_ahead import in_turn
 
 if TYPE_CHECKING:

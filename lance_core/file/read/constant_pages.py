@@ -12,7 +12,12 @@ from lance_core.file.read.column_read import NO_RANGES
 from lance_core.format.file.page_layout import ConstantLayout
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pyarrow as pa
+
     from lance_core.encoding.plans import ByteRanges, RangeBuffers
+    from lance_core.file.read.column import Column
     from lance_core.file.read.column_read import ColumnRead
     from lance_core.format.file.page_layout import Layers
 
@@ -62,10 +67,22 @@ class ConstantJob:
     def decode(self, _buffers: RangeBuffers) -> None:
         """Decode the rows."""
         first = self.pages[0].read
-        counts = [len(page.read.rows) for page in self.pages]
-        values = constant.repeat_each([page.value for page in self.pages], counts, first.column.kind)
-        decoded = Decoded(levels=Levels(self.pages[0].layers, None, None), values=values, num_slots=len(values))
-        first.arrays.append(to_arrow(decoded, first.column.path, first.column.kind, len(values)))
+        values, counts = [page.value for page in self.pages], [len(page.read.rows) for page in self.pages]
+        first.arrays.append(constant_array(first.column, self.pages[0].layers, values, counts))
+
+
+def constant_array(column: Column, layers: Layers, values: Sequence[bytes], counts: Sequence[int]) -> pa.Array:
+    """Decode constants of one column in several files.
+
+    Args:
+        column: The column in one of them.
+        layers: Layers of the pages.
+        values: Shape (n,): the value of each page, from `constant.value_of`.
+        counts: Shape (n,): how many rows of it are wanted.
+    """
+    repeated = constant.repeat_each(values, counts, column.kind)
+    decoded = Decoded(levels=Levels(layers, None, None), values=repeated, num_slots=len(repeated))
+    return to_arrow(decoded, column.path, column.kind, len(repeated))
 
 
 def constant_jobs(pages: list[ConstantRead]) -> list[ConstantJob]:

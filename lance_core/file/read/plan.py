@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import accumulate, chain, pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 
@@ -88,20 +88,6 @@ def _row_bytes(column: Column) -> float:
         least = strategy.GUESSED_STRING_BYTES
     has_lists = any(is_list_field(field) for field in column.path.fields)
     return max(stored, least) * (strategy.LEVELS_SHARE if has_lists else 1)
-
-
-class FileRows(NamedTuple):
-    """Rows of fields of one of several files.
-
-    Attributes:
-        fields: The fields.
-        rows: At least one.
-        base: Added to positions in the file when something is asked for; each file has room of its own.
-    """
-
-    fields: Sequence[LeavesField]
-    rows: Rows
-    base: int
 
 
 def plan_rows(
@@ -193,26 +179,23 @@ def plan_ranges(fields: Sequence[LeavesField], ranges: Sequence[range]) -> ReadP
     ]
 
 
-def plan_files(files: Sequence[FileRows]) -> ReadPlan[list[list[pa.Array]]]:
+def plan_files(fields: Sequence[LeavesField], leaves: Sequence[Sequence[ColumnRead]]) -> ReadPlan[list[list[pa.Array]]]:
     """Read some rows of the same fields of files whose bytes cost more than requests.
+
+    Args:
+        fields: The fields in one of the files.
+        leaves: For each leaf of all fields its reads in all files; those whose rows are there already are passed over.
 
     Returns:
         For each field arrays that hold the rows of all files, one after the other.
     """
-    reads: list[list[list[ColumnRead]]] = [[[] for _ in field.leaves] for field in files[0].fields]
-    for at, (fields, rows, base) in enumerate(files):
-        for field, leaves in zip(fields, reads, strict=True):
-            for (column, pages), leaf in zip(field.leaves, leaves, strict=True):
-                leaf.append(ColumnRead(column, pages, rows, number=id(leaf), file=at, base=base))
-    columns = [read for leaves in reads for leaf in leaves for read in leaf]
+    columns = [read for reads in leaves for read in reads if not read.arrays]
     yield from _load_indexes(columns)
     options = ReadOptions(is_near=True)
     jobs, others = batch_jobs(columns, options)
     yield from _decode(jobs + [job for read in others for job in group_jobs(read, options)])
-    return [
-        field.join([list(chain.from_iterable([read.arrays for read in leaf])) for leaf in leaves])
-        for field, leaves in zip(files[0].fields, reads, strict=True)
-    ]
+    arrays = iter([list(chain.from_iterable([read.arrays for read in reads])) for reads in leaves])
+    return [field.join([next(arrays) for _ in range(field.num_leaves)]) for field in fields]
 
 
 def plan_column(column: Column, pages: PageCache, rows: range, options: ReadOptions = PLAIN) -> ReadPlan[list[Any]]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 import pyarrow as pa
 
+from lance_core.common.last_made import KeepsLast
 from lance_core.encoding.arrow_values import batch_of, needs_settling, settled
 from lance_core.encoding.kernels import numbers_array
 from lance_core.errors import CorruptDataError, InvalidInputError, LanceError
@@ -20,8 +21,8 @@ from lance_core.file.read import strategy
 from lance_core.file.read.cache import FILE_CACHES, FileCache
 from lance_core.file.read.field_reader import Opened, joined
 from lance_core.file.read.plan import LeavesField, plan_dictionary, plan_ranges, plan_rows
-from lance_core.file.read.several_files import Wanted
 from lance_core.file.read.v2_1 import ContentV21
+from lance_core.file.read.wanted import Wanted
 from lance_core.file.source import FileBytes
 from lance_core.format.file.file_version import decode_footer_version
 from lance_core.format.file.footer import decode_version
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from lance_core.encoding.values import Int64s
     from lance_core.file.file_layout import FileLayout
     from lance_core.file.integrity import Checking
+    from lance_core.file.read.alike_files import Pattern
     from lance_core.file.read.content import Content
     from lance_core.file.read.field_reader import FieldReader
     from lance_core.file.read.page_bytes import PageBytes
@@ -48,7 +50,7 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 
-class DataFileReader:
+class DataFileReader(KeepsLast):
     """One data file.
 
     Args:
@@ -61,6 +63,8 @@ class DataFileReader:
         CorruptDataError: Not a data file.
         UnsupportedError: A version of the format that cannot be read.
     """
+
+    is_open = True
 
     def __init__(
         self, source: ObjectReader, *, path: str, is_announced: bool = False, when: Checking | None = None
@@ -357,6 +361,23 @@ class DataFileReader:
             opened = self._opened(projection, columns)
             _check_end(int(rows[-1]) + 1, opened.num_rows)
             return Wanted(self._file, opened, rows)
+
+    @property
+    def content(self) -> pa.Buffer | None:
+        """The whole file if it has been read and is what was written; None otherwise."""
+        return self._file.content
+
+    def pattern(self, wanted: Wanted) -> Pattern | None:
+        """Return what other small files have in common with this one if they can be read like it.
+
+        Args:
+            wanted: What is read of this file, from `rows_of`.
+        """
+        content = self._content
+        if self.content is None or not isinstance(content, ContentV21):
+            return None
+        with self._blame:
+            return self.kept_for(wanted.opened, lambda: content.pattern(wanted))
 
     def _scan(
         self,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager, suppress
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,42 +19,30 @@ from lance_core.encoding.plans import ByteRanges, RangeBuffers, join, result_of
 from lance_core.errors import CorruptDataError
 from lance_core.file.read import strategy
 from lance_core.file.read.field_reader import joined
-from lance_core.file.read.plan import FileRows, LeavesField, plan_files
+from lance_core.file.read.plan import LeavesField, plan_files
+from lance_core.file.read.wanted import Wanted
 from lance_core.file.scattered import ScatteredRead, in_order
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
-    from lance_core.encoding.plans import Ranges, Rows
-    from lance_core.file.read.field_reader import Opened
-    from lance_core.file.source import FileBytes
+    from lance_core.encoding.plans import Ranges
+    from lance_core.file.read.alike_files import AlikeFiles
+    from lance_core.file.read.column_read import ColumnRead
 
 _BASE_BITS = 44
 """Positions in the n-th file begin at n times 16 TiB."""
 
 
-class Wanted(NamedTuple):
-    """Rows of a file.
-
-    Attributes:
-        file: The file.
-        opened: The fields that are wanted.
-        rows: At least one, ascending, all of them there.
-    """
-
-    file: FileBytes
-    opened: Opened
-    rows: Rows
-
-
-def can_be_joined(files: Sequence[Wanted]) -> bool:
-    """Return whether rows of files can be read at one go."""
-    fields = [field for wanted in files for field in wanted.opened.fields]
-    are_small = all(part.file.size <= 1 << _BASE_BITS for part in files)
+def can_be_joined(files: Sequence[Wanted | AlikeFiles]) -> bool:
+    """Return whether rows of files can be read at one go; those that are alike can."""
+    alone = [part for part in files if isinstance(part, Wanted)]
+    fields = [field for wanted in alone for field in wanted.opened.fields]
+    are_small = all(part.file.size <= 1 << _BASE_BITS for part in alone)
     return are_small and all(isinstance(field, LeavesField) for field in fields)
 
 
-def take_joined(files: Sequence[Wanted]) -> list[pa.Array] | None:
+def take_joined(files: Sequence[Wanted | AlikeFiles]) -> list[pa.Array] | None:
     """Return the rows of all files, one after the other.
 
     Args:
@@ -67,13 +55,16 @@ def take_joined(files: Sequence[Wanted]) -> list[pa.Array] | None:
         CorruptDataError: One of the files is damaged.
         UnsupportedError: A type or encoding that cannot be read.
     """
-    rows = [
-        FileRows([field for field in file.opened.fields if isinstance(field, LeavesField)], file.rows, at << _BASE_BITS)
-        for at, file in enumerate(files)
-    ]
+    fields = files[0].fields
+    leaves: list[list[ColumnRead]] = [[] for field in fields for _ in field.leaves]
     with suppress(_TooLargeError), _blaming_bytes():
-        source = _SeveralFiles([wanted.file for wanted in files])
-        return [joined(arrays) for arrays in result_of(plan_files(rows), source.answer)]
+        first = 0
+        for part in files:
+            for at, leaf in enumerate(leaves):
+                leaf.extend(part.reads(at, number=id(leaf), first=first, base_bits=_BASE_BITS))
+            first += len(part.contents)
+        source = _SeveralFiles(files)
+        return [joined(arrays) for arrays in result_of(plan_files(fields, leaves), source.answer)]
     return None
 
 
@@ -93,10 +84,11 @@ def _blaming_bytes() -> Generator[None]:
 class _SeveralFiles:
     """Files of which ranges are read as if they were one."""
 
-    def __init__(self, files: Sequence[FileBytes]) -> None:
-        self._files = files
-        contents = [content for file in files if (content := file.content) is not None]
-        self._contents = contents if len(contents) == len(files) else None
+    def __init__(self, files: Sequence[Wanted | AlikeFiles]) -> None:
+        self._files = [part.file for part in files if isinstance(part, Wanted)]
+        contents = [content for part in files for content in part.contents]
+        read = [content for content in contents if content is not None]
+        self._contents = read if len(read) == len(contents) else None
 
     def answer(self, wanted: Sequence[tuple[int, int] | ByteRanges]) -> list[Any]:
         """Return buffers for ranges, and one memory for scattered ones; all files are asked at the same time."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from lance_core.encoding.leaves import packed_kind
 from lance_core.errors import InvalidInputError
 from lance_core.file.file_layout import field_of_column, fields_with_columns
+from lance_core.file.read.alike_files import Pattern
 from lance_core.file.read.column import Column
 from lance_core.file.read.field_shapes import shapes_of
 from lance_core.file.read.plan import LeavesField
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from lance_core.file.read.cache import FileCache, PageCache
     from lance_core.file.read.field_reader import FieldReader
     from lance_core.file.read.field_shapes import FieldShape
+    from lance_core.file.read.wanted import Wanted
     from lance_core.format.file.file_metadata import Page
     from lance_core.format.schema import Schema
 
@@ -47,6 +49,10 @@ class ContentV21:
     def file_layout(self) -> FileLayout:
         """Return what the file is made of."""
         return self._container.file_layout(lambda layout: notation(decode_layout(layout)), inner=False)
+
+    def pattern(self, wanted: Wanted) -> Pattern | None:
+        """Return what other small files have in common with this one if they can be read like it."""
+        return Pattern.of(self._container, wanted)
 
     def fields(self, projection: Schema, columns: Mapping[int, int], cache: FileCache) -> list[FieldReader]:
         """Open the fields of a projection.

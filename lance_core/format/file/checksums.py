@@ -50,6 +50,7 @@ _MOST_SUMS = 1 << 14
 to read them, too."""
 
 _TRAILER = struct.Struct("<IIII8s")
+_TRAILER_END = struct.Struct("<II8s")
 _ENTRY = struct.Struct("<QQ")
 _SECTION = struct.Struct("<8sII")
 SECTION_SIZE = _SECTION.size
@@ -276,6 +277,27 @@ def decode_trailer(data: memoryview, position: tuple[int, int], size: int) -> Su
         num_tail_blocks=num_tail_blocks,
         first_sum=first_sum,
     )
+
+
+def is_intact(content: memoryview, start: int, end: int) -> bool:
+    """Return whether a file is what its checksums say; False if they are not at this place.
+
+    Args:
+        content: All of a small file.
+        start: Where the buffer of checksums begins.
+        end: Where it ends.
+    """
+    if not 0 <= start <= end - _TRAILER.size <= len(content) - _TRAILER.size:
+        return False
+    block_size, _, magic = _TRAILER_END.unpack_from(content, end - _TRAILER_END.size)
+    if magic != MAGIC or not SMALLEST_BLOCK <= block_size <= _MAX_BLOCK_SIZE:
+        return False
+    first = _pack([crc32(content[at : min(at + block_size, start)]) for at in range(0, start, block_size)])
+    tail = range(align(end), len(content), block_size)
+    second = _pack([crc32(content[at : at + block_size]) for at in tail])
+    trailer = _TRAILER_END.pack(block_size, len(tail), MAGIC)
+    of_both = struct.pack("<II", crc32(first), crc32(trailer, crc32(second)))
+    return bytes(content[start:end]) == b"".join((first, second, of_both, trailer))
 
 
 def encode_place(start: int, size: int, footer_size: int) -> bytes:

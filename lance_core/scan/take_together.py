@@ -1,0 +1,138 @@
+"""Rows of small fragments, or a few of larger ones, read at one go from the files that hold them."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+import numpy as np
+
+from lance_core.encoding.kernels import aranges, starts_of, take_inside
+from lance_core.errors import LanceError, StoreTimeoutError
+from lance_core.table.read_ahead import in_turn
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pyarrow as pa
+
+    from lance_core.file.read.alike_files import Pattern
+    from lance_core.file.read.reader import DataFileReader
+    from lance_core.file.read.wanted import Wanted
+    from lance_core.format.schema import Schema
+    from lance_core.scan.columns import FilePart
+    from lance_core.scan.deletions import Offsets
+    from lance_core.scan.fragment_reader import FragmentReader
+    from lance_core.scan.open_files import Loaded, OpenFiles
+
+RowsOfFragment: TypeAlias = "tuple[FragmentReader, range] | tuple[FragmentReader, Offsets]"
+"""Row offsets of a fragment, ascending, counted from its first row."""
+
+
+class FragmentPart(NamedTuple):
+    """Rows of a fragment, and the file that holds them.
+
+    Attributes:
+        reader: The fragment.
+        stored: What is read, and of which file.
+        rows: Row offsets: at least one, ascending.
+    """
+
+    reader: FragmentReader
+    stored: FilePart
+    rows: range | Offsets
+
+
+def take_together(files: OpenFiles, wanted: Sequence[RowsOfFragment], projection: Schema) -> list[pa.Array] | None:
+    """Read rows of several fragments at one go.
+
+    Args:
+        files: The dataset's open files.
+        wanted: At least one row of each fragment.
+        projection: Fields to read, at least one.
+
+    Returns:
+        An array for each field with the rows of all fragments, one after the other; None if each fragment has to be
+        read for itself, also to find out which file is damaged.
+    """
+    parts = [
+        FragmentPart(reader, part, rows)
+        for reader, rows in wanted
+        if (part := reader.only_part(projection)) is not None
+    ]
+    if len(parts) < len(wanted):
+        return None
+    try:
+        begin = (partial(files.loading, part.stored.file) for part in parts)
+        return _Parts(files, list(in_turn(files.store, begin)), parts).take()
+    except StoreTimeoutError:
+        raise
+    except LanceError:
+        return None
+
+
+class _Parts:
+    """Files that are open or read, with the rows that are wanted of each.
+
+    Args:
+        files: The dataset's open files.
+        loaded: The files, in an order of their own.
+        parts: What is wanted of them.
+    """
+
+    def __init__(self, files: OpenFiles, loaded: list[Loaded | DataFileReader], parts: Sequence[FragmentPart]) -> None:
+        self._files = files
+        self._loaded = loaded
+        self._parts = parts
+
+    def is_open(self, number: int, /) -> bool:
+        """Return whether a file is open, or read again: then metadata of its pages should be kept."""
+        return self._loaded[number].is_open
+
+    def note(self, numbers: Sequence[int], /) -> None:
+        """Take note of files of which nothing is kept."""
+        for number in numbers:
+            self._loaded[number].is_open = True
+
+    def open(self, number: int, /) -> Wanted:
+        """Return the rows that are wanted of a file."""
+        return self._wanted(number)[1]
+
+    def pattern(self, number: int, /) -> Pattern | None:
+        """Return the pattern of a file."""
+        file, wanted = self._wanted(number)
+        return file.pattern(wanted)
+
+    def take(self) -> list[pa.Array] | None:
+        """Read the rows; see `take_together`."""
+        from lance_core.file.read.alike_files import SmallFile, open_alike  # noqa: PLC0415 see `OpenFiles`
+        from lance_core.file.read.several_files import can_be_joined, take_joined  # noqa: PLC0415 likewise
+
+        each = list(zip(self._loaded, self._parts, strict=True))
+        columns = self._parts[0].stored.columns
+        small = [
+            SmallFile(content, part.rows)
+            for file, part in each
+            if (content := file.content) is not None and part.stored.columns == columns
+        ]
+        order = list(range(len(each)))
+        if len(small) == len(each):
+            num_rows = [part.reader.physical_rows for part in self._parts]
+            joined_files, order = open_alike(small, num_rows, self)
+        else:
+            joined_files = [self.open(number) for number in order]
+        if not can_be_joined(joined_files):
+            return None
+        arrays = take_joined(joined_files)
+        if arrays is None or order == list(range(len(each))):
+            return arrays
+        counts = np.array([len(part.rows) for part in self._parts], np.int64)
+        starts = np.empty(len(order), np.int64)
+        starts[order] = starts_of(counts[order])[:-1]
+        return [take_inside(array, aranges(starts, counts)) for array in arrays]
+
+    def _wanted(self, number: int) -> tuple[DataFileReader, Wanted]:
+        part = self._parts[number]
+        file = self._files.opened(part.stored.file, self._loaded[number], num_rows=part.reader.physical_rows)
+        self._loaded[number] = file
+        return file, file.rows_of(part.stored.schema, part.stored.columns, part.rows)
