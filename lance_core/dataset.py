@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from lance_core.branches import Branches
 from lance_core.change.evolution import next_field_id
-from lance_core.common.unsupported import late_names, refuse_given, refused, refused_property
+from lance_core.common.unsupported import late_names, refuse_given, with_refused
 from lance_core.format.extensions import with_types
 from lance_core.methods import (
     blobs,
@@ -127,6 +127,7 @@ def dataset(  # noqa: PLR0917 positional as in pylance
     )
 
 
+@with_refused
 class LanceDataset:
     """One version of a dataset.
 
@@ -436,31 +437,6 @@ class LanceDataset:
     all_files = files.all_files
     tracked_files = files.tracked_files
     drop = staticmethod(files.drop)
-
-    # ------------------------------------------------------------------------------------- what pylance has besides
-
-    centroids = refused("LanceDataset.centroids")
-    commit_existing_index_segments = refused("LanceDataset.commit_existing_index_segments")
-    create_index_uncommitted = refused("LanceDataset.create_index_uncommitted")
-    filter = refused("LanceDataset.filter")
-    from_pydantic_model = refused("LanceDataset.from_pydantic_model")
-    get_ivf_model = refused("LanceDataset.get_ivf_model")
-    initialize_mem_wal = refused("LanceDataset.initialize_mem_wal")
-    io_stats_incremental = refused("LanceDataset.io_stats_incremental")
-    io_stats_snapshot = refused("LanceDataset.io_stats_snapshot")
-    join = refused("LanceDataset.join")
-    join_asof = refused("LanceDataset.join_asof")
-    mem_wal_index_details = refused("LanceDataset.mem_wal_index_details")
-    mem_wal_writer = refused("LanceDataset.mem_wal_writer")
-    merge_existing_index_segments = refused("LanceDataset.merge_existing_index_segments")
-    merge_index_metadata = refused("LanceDataset.merge_index_metadata")
-    new_file_session = refused("LanceDataset.new_file_session")
-    prewarm_index = refused("LanceDataset.prewarm_index")
-    remap_row_addrs = refused("LanceDataset.remap_row_addrs")
-    replace_schema = refused("LanceDataset.replace_schema")
-    sort_by = refused("LanceDataset.sort_by")
-    storage_options_accessor = refused("LanceDataset.storage_options_accessor")
-    partition_expression = refused_property("LanceDataset.partition_expression")
 
 
 def _reopen(uri: str, version: int, settings: Mapping[str, Any]) -> LanceDataset:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Unpack
 
 from lance_core.common.signatures import with_options
-from lance_core.common.unsupported import late_names, refused_property
+from lance_core.common.unsupported import late_names, with_refused
 from lance_core.errors import InvalidInputError
 from lance_core.format.extensions import batches_with_types
 from lance_core.format.table.paths import deletion_file_path
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from lance_core.table.snapshot import Snapshot
 
 
+@with_refused
 class LanceFragment:
     """One fragment of a dataset version. Made by `LanceDataset.get_fragments`.
 
@@ -275,8 +276,6 @@ class LanceFragment:
     delete_rows = fragment_rows.delete_rows
     open_session = fragment_rows.open_session
     validate = fragment_rows.validate
-    partition_expression = refused_property("LanceFragment.partition_expression")
-    physical_schema = refused_property("LanceFragment.physical_schema")
 
 
 __getattr__ = late_names(

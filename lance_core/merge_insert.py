@@ -19,7 +19,7 @@ from lance_core.change.merging.merge_plan import (
 )
 from lance_core.change.retries import commit_options, commit_work, new_transaction
 from lance_core.change.targets import DEFAULT_TARGETS, Targets
-from lance_core.common.unsupported import refused
+from lance_core.common.unsupported import with_refused
 from lance_core.errors import InvalidInputError
 from lance_core.methods.arguments import (
     DEFAULT_MAX_BYTES_PER_FILE,
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from lance_core.methods.protocols import OpenDataset
 
 
+@with_refused
 class MergeInsertBuilder:
     """A merge of a source into a dataset; `LanceDataset.merge_insert` makes one.
 
@@ -159,8 +160,6 @@ class MergeInsertBuilder:
             include_primary: The dataset itself is one of them.
         """
         return self._with_targets(Targets(all_bases=True, include_primary=include_primary))
-
-    mark_sstables_as_compacted = refused("MergeInsertBuilder.mark_sstables_as_compacted")
 
     def commit_message(self, message: str) -> MergeInsertBuilder:
         """Text for the history. Not in pylance."""

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from lance_core.blob import BlobFile
-from lance_core.common.unsupported import refuse_given, refused
+from lance_core.common.unsupported import refuse_given, with_refused
 from lance_core.errors import InvalidInputError
 from lance_core.format.blobs import blob_view
 from lance_core.format.extensions import batches_with_types, with_types
@@ -122,6 +122,7 @@ class ScanOptions(ReadOptions, total=False):
     scan_in_order: bool | None
 
 
+@with_refused
 class LanceScanner:
     """Reads what was asked for; may be read as often as wanted. Made by `LanceDataset.scanner`.
 
@@ -242,12 +243,6 @@ class LanceScanner:
             descriptions = descriptions.field(name)
         rows = described_blobs(self._snapshot, self._files, leaf, descriptions, addresses)
         return [None if row is None or row.location is None else BlobFile(row.sources, row.location) for row in rows]
-
-    from_batches = refused("LanceScanner.from_batches")
-    from_dataset = refused("LanceScanner.from_dataset")
-    from_fragment = refused("LanceScanner.from_fragment")
-    scan_batches = refused("LanceScanner.scan_batches")
-    take = refused("LanceScanner.take")
 
     def head(self, num_rows: int) -> pa.Table:
         """Return the first rows of the result."""

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from lance_core.errors import RefusedModuleError, UnsupportedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+_Class = TypeVar("_Class")
 
 _SEARCH = "lance_core does not search vectors or text"
 _INDICES = "lance_core builds indices at one go, with create_scalar_index and create_index"
@@ -117,6 +119,9 @@ _METHODS: dict[str, dict[str, str]] = {
     },
     "lance_core.vector": dict.fromkeys(_VECTOR, _SEARCH),
 }
+_PROPERTIES = {"partition_expression", "physical_schema"}
+"""What is no method in pylance."""
+
 _MODULES: dict[str, str] = {
     "arrow": "lance_core has no image types; store images as blobs",
     "bitmap": "fragment_ids are sets of numbers",
@@ -220,9 +225,12 @@ def refused(name: str) -> Callable[..., NoReturn]:
     return refuse
 
 
-def refused_property(name: str) -> property:
-    """As `refused`, for what is a property in pylance."""
-    return property(refused(name))
+def with_refused(cls: type[_Class]) -> type[_Class]:
+    """Add the names of pylance that a class refuses, as `REFUSED` has them."""
+    for name in _METHODS[cls.__name__]:
+        member = refused(f"{cls.__name__}.{name}")
+        setattr(cls, name, property(member) if name in _PROPERTIES else member)
+    return cls
 
 
 def refuse_given(function: str, **given: object) -> None:

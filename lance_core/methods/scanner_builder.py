@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lance_core.common.unsupported import refused
+from lance_core.common.unsupported import with_refused
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from lance_core.scan.ordering import ColumnOrdering
 
 
+@with_refused
 class ScannerBuilder:
     """Puts a scanner together step by step; each step answers the builder.
 
@@ -166,12 +167,6 @@ class ScannerBuilder:
     def with_fragments(self, fragments: Iterable[Any] | None) -> ScannerBuilder:
         """Read only these."""
         return self._with(fragments=None if fragments is None else list(fragments))
-
-    disable_scoring_autoprojection = refused("ScannerBuilder.disable_scoring_autoprojection")
-    row_addr_prefilter = refused("ScannerBuilder.row_addr_prefilter")
-    scan_stats_callback = refused("ScannerBuilder.scan_stats_callback")
-    substrait_aggregate = refused("ScannerBuilder.substrait_aggregate")
-    with_index_segments = refused("ScannerBuilder.with_index_segments")
 
     def to_scanner(self) -> Any:
         """Return the scanner."""

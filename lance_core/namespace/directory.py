@@ -15,7 +15,7 @@ import lance_namespace as ln
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lance_core.common.unsupported import refuse_given, refused
+from lance_core.common.unsupported import refuse_given, with_refused
 from lance_core.dataset import LanceDataset, dataset
 from lance_core.errors import DatasetAlreadyExistsError, DatasetNotFoundError, InvalidInputError
 from lance_core.store.open import open_store
@@ -46,6 +46,7 @@ _SCHEMA = pa.schema(
 )
 
 
+@with_refused
 class DirectoryNamespace(ln.LanceNamespace):
     """A namespace in a folder.
 
@@ -81,9 +82,6 @@ class DirectoryNamespace(ln.LanceNamespace):
 
     def __reduce__(self) -> tuple[Callable[..., DirectoryNamespace], tuple[dict[str, str]]]:
         return _opened, (self._properties,)
-
-    reset_ops_metrics = refused("DirectoryNamespace.reset_ops_metrics")
-    retrieve_ops_metrics = refused("DirectoryNamespace.retrieve_ops_metrics")
 
     def spec(self) -> dict[str, Any]:
         """Return the arguments of `lance_core.namespace.connect` that make this namespace."""

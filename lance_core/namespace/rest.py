@@ -13,7 +13,7 @@ from lance_namespace_urllib3_client.configuration import Configuration
 from lance_namespace_urllib3_client.exceptions import ApiException
 from urllib3.exceptions import HTTPError
 
-from lance_core.common.unsupported import refuse_given, refused
+from lance_core.common.unsupported import refuse_given, with_refused
 from lance_core.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ _HEADER = "header."
 _UNAUTHORIZED, _FORBIDDEN = 401, 403
 
 
+@with_refused
 class RestNamespace(ln.LanceNamespace):
     """A namespace behind a REST service.
 
@@ -57,9 +58,6 @@ class RestNamespace(ln.LanceNamespace):
 
     def __reduce__(self) -> tuple[Callable[..., RestNamespace], tuple[dict[str, str]]]:
         return _opened, (self._properties,)
-
-    reset_ops_metrics = refused("RestNamespace.reset_ops_metrics")
-    retrieve_ops_metrics = refused("RestNamespace.retrieve_ops_metrics")
 
     def spec(self) -> dict[str, Any]:
         """Return the arguments of `lance_core.namespace.connect` that make this namespace."""

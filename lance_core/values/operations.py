@@ -10,7 +10,7 @@ from uuid import UUID
 import pyarrow as pa
 
 from lance_core.common.frozen import frozen
-from lance_core.common.unsupported import refused
+from lance_core.common.unsupported import with_refused
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.format.table import operations as inner
 from lance_core.format.table.transaction import Transaction as InnerTransaction
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 _UPDATE_MODES = {"rewrite_rows": inner.UpdateMode.REWRITE_ROWS, "rewrite_columns": inner.UpdateMode.REWRITE_COLUMNS}
 
 
+@with_refused
 class LanceOperation:
     """Kinds of changes that `LanceDataset.commit` takes."""
 
@@ -181,10 +182,6 @@ class LanceOperation:
 
         schema: LanceSchema | pa.Schema
         preserves_nullability: bool = False
-
-    DataOverlay = refused("LanceOperation.DataOverlay")
-    DataOverlayFile = refused("LanceOperation.DataOverlayFile")
-    DataOverlayGroup = refused("LanceOperation.DataOverlayGroup")
 
 
 @frozen(slots=False)
