@@ -137,8 +137,8 @@ class Bitmaps:
             yield keys.take(np.repeat(np.arange(len(keys)), counts)), np.concatenate([_NO_ROWS, *sets])
 
 
-class BitmapSegment:
-    """One bitmap index, opened.
+class _KeySegment:
+    """One index of keys, opened.
 
     Args:
         bitmaps: Its keys and rows.
@@ -154,12 +154,16 @@ class BitmapSegment:
 
     @property
     def statistics(self) -> Mapping[str, int]:
-        """Number of distinct values."""
+        """Number of distinct keys."""
         return {"num_bitmaps": self.bitmaps.num_keys}
 
     def entries(self) -> Iterator[tuple[pa.Array, Int64s]]:
         """Read all keys and the rows of each."""
         return self.bitmaps.entries()
+
+
+class BitmapSegment(_KeySegment):
+    """One bitmap index, opened: the keys are the values of the column."""
 
     def expected_entries(self, values: pa.Array, rows: Int64s) -> Iterator[tuple[pa.Array, Int64s]]:
         """Return the value of each row."""
@@ -197,7 +201,7 @@ class BitmapSegment:
         return answers.of_rows(true=rows, null=null, elsewhere=elsewhere)
 
 
-class LabelListSegment:
+class LabelListSegment(_KeySegment):
     """One index of list items, opened.
 
     Args:
@@ -206,22 +210,8 @@ class LabelListSegment:
     """
 
     def __init__(self, bitmaps: Bitmaps, null_lists: Int64s | None) -> None:
-        self.bitmaps = bitmaps
+        super().__init__(bitmaps)
         self.null_lists = null_lists
-
-    @property
-    def options(self) -> Mapping[str, int]:
-        """Options that it was built with: none."""
-        return {}
-
-    @property
-    def statistics(self) -> Mapping[str, int]:
-        """Number of distinct items."""
-        return {"num_bitmaps": self.bitmaps.num_keys}
-
-    def entries(self) -> Iterator[tuple[pa.Array, Int64s]]:
-        """Read all items and the rows of each."""
-        return self.bitmaps.entries()
 
     def expected_entries(self, values: pa.Array, rows: Int64s) -> Iterator[tuple[pa.Array, Int64s]]:
         """Return the distinct items of each list."""
