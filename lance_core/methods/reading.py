@@ -139,20 +139,8 @@ def to_batches(  # noqa: PLR0917 positional as in pylance
         >>> [batch.num_rows for batch in table.to_batches(columns=["id"], batch_size=3)]
         [3, 1]
     """
-    made = scanner(
-        dataset,
-        columns,
-        filter,
-        limit,
-        offset,
-        nearest,
-        batch_size,
-        batch_size_bytes,
-        batch_readahead,
-        fragment_readahead,
-        scan_in_order,
-        **options,
-    )
+    del batch_readahead, fragment_readahead, scan_in_order  # which make no difference to the rows
+    made = scanner(dataset, columns, filter, limit, offset, nearest, batch_size, batch_size_bytes, **options)
     return made.to_batches()
 
 
@@ -179,20 +167,8 @@ def to_table(  # noqa: PLR0917 positional as in pylance
         >>> table.to_table(["name"], order_by=["height"], limit=2)["name"].to_pylist()
         ['Oslo', 'Lima']
     """
-    made = scanner(
-        dataset,
-        columns,
-        filter,
-        limit,
-        offset,
-        nearest,
-        batch_size,
-        batch_size_bytes,
-        batch_readahead,
-        fragment_readahead,
-        scan_in_order,
-        **options,
-    )
+    del batch_readahead, fragment_readahead, scan_in_order  # which make no difference to the rows
+    made = scanner(dataset, columns, filter, limit, offset, nearest, batch_size, batch_size_bytes, **options)
     return made.to_table()
 
 
@@ -218,20 +194,8 @@ def to_reader(  # noqa: PLR0917 positional as in pylance
         >>> reader.read_all().num_rows
         2
     """
-    made = scanner(
-        dataset,
-        columns,
-        filter,
-        limit,
-        offset,
-        nearest,
-        batch_size,
-        batch_size_bytes,
-        batch_readahead,
-        fragment_readahead,
-        scan_in_order,
-        **options,
-    )
+    del batch_readahead, fragment_readahead, scan_in_order  # which make no difference to the rows
+    made = scanner(dataset, columns, filter, limit, offset, nearest, batch_size, batch_size_bytes, **options)
     return made.to_reader()
 
 
@@ -272,20 +236,8 @@ def to_pandas(  # noqa: PLR0917 positional as in pylance
     **options: Unpack[ReadOptions],
 ) -> Any:
     """Read rows into a pandas DataFrame; arguments as in `scanner` and `LanceScanner.to_pandas`."""
-    made = scanner(
-        dataset,
-        columns,
-        filter,
-        limit,
-        offset,
-        nearest,
-        batch_size,
-        batch_size_bytes,
-        batch_readahead,
-        fragment_readahead,
-        scan_in_order,
-        **options,
-    )
+    del batch_readahead, fragment_readahead, scan_in_order  # which make no difference to the rows
+    made = scanner(dataset, columns, filter, limit, offset, nearest, batch_size, batch_size_bytes, **options)
     return made.to_pandas(blob_mode=blob_mode)
 
 
