@@ -58,7 +58,7 @@ class FragmentMetadata:
             "id": self.id,
             "files": [_file_to_json(file) for file in self.files],
             "physical_rows": self.physical_rows,
-            "deletion_file": _deletion_to_json(self.deletion_file),
+            "deletion_file": None if self.deletion_file is None else self.deletion_file.asdict(),
             "row_id_meta": _lineage_to_json(self.row_id_meta),
             "created_at_version_meta": _lineage_to_json(self.created_at_version_meta),
             "last_updated_at_version_meta": _lineage_to_json(self.last_updated_at_version_meta),
@@ -73,11 +73,12 @@ class FragmentMetadata:
         """
         try:
             data = json.loads(json_data) if isinstance(json_data, str) else json_data
+            deletion = data["deletion_file"]
             return FragmentMetadata(
                 id=data["id"],
                 files=[_file_from_json(file) for file in data["files"]],
                 physical_rows=data["physical_rows"],
-                deletion_file=_deletion_from_json(data["deletion_file"]),
+                deletion_file=None if deletion is None else DeletionFile.from_dict(deletion),
                 row_id_meta=_lineage_from_json(data["row_id_meta"]),
                 created_at_version_meta=_lineage_from_json(data["created_at_version_meta"]),
                 last_updated_at_version_meta=_lineage_from_json(data["last_updated_at_version_meta"]),
@@ -108,16 +109,6 @@ def _file_from_json(data: Mapping[str, Any]) -> DataFile:
         file_size_bytes=data["file_size_bytes"],
         base_id=data["base_id"],
     )
-
-
-def _deletion_to_json(file: DeletionFile | None) -> dict[str, Any] | None:
-    if file is None:
-        return None
-    return file.asdict()
-
-
-def _deletion_from_json(data: Mapping[str, Any] | None) -> DeletionFile | None:
-    return None if data is None else DeletionFile.from_dict(data)
 
 
 _IN_DATA_FILE = ":column"

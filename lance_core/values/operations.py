@@ -227,19 +227,21 @@ def to_inner(transaction: Transaction, *, table: Callable[[], Schema] | None = N
 
 def to_inner_operation(operation: LanceOperation.BaseOperation | inner.Operation) -> inner.Operation:
     """Return the form of an operation that is committed; errors as in `to_inner`."""
-    convert = _TO_INNER.get(type(operation))
-    if convert is None:
+    if isinstance(operation, (inner.UpdateConfig, inner.ReserveFragments)):
+        return operation
+    target = _INNER.get(type(operation))
+    if target is None or target is inner.Clone:
         raise InvalidInputError(f"cannot commit a {type(operation).__name__}: it is not a LanceOperation")
-    return convert(operation)
+    return _converted(operation, target, _TO_INNER)
 
 
 def from_inner(transaction: InnerTransaction) -> Transaction:
     """Return the public form of a transaction."""
     operation = transaction.operation
-    convert = _FROM_INNER.get(type(operation))
+    target = _PUBLIC.get(type(operation))
     return Transaction(
         read_version=transaction.read_version,
-        operation=operation if convert is None else convert(operation),
+        operation=operation if target is None else _converted(operation, target, _FROM_INNER),
         uuid=transaction.uuid,
         transaction_properties=dict(transaction.transaction_properties),
     )
@@ -269,27 +271,31 @@ def _public_map(update: inner.UpdateMap | None) -> LanceOperation.UpdateMap | No
     return None if update is None else LanceOperation.UpdateMap(dict(update.update_entries), update.replace)
 
 
-def _update_config(operation: LanceOperation.UpdateConfig) -> inner.UpdateConfig:
-    fields = {field_id: _map(update) for field_id, update in (operation.field_metadata_updates or {}).items()}
-    return inner.UpdateConfig(
-        config_updates=_map(operation.config_updates),
-        table_metadata_updates=_map(operation.table_metadata_updates),
-        schema_metadata_updates=_map(operation.schema_metadata_updates),
-        field_metadata_updates={field_id: update for field_id, update in fields.items() if update is not None},
-    )
+def _maps(updates: Mapping[int, LanceOperation.UpdateMap] | None) -> dict[int, inner.UpdateMap | None]:
+    return {field_id: _map(update) for field_id, update in (updates or {}).items() if update is not None}  # pyright: ignore[reportUnnecessaryComparison]
 
 
-def _update_config_from_inner(operation: inner.UpdateConfig) -> LanceOperation.UpdateConfig:
-    fields = {field_id: _public_map(update) for field_id, update in operation.field_metadata_updates.items()}
-    return LanceOperation.UpdateConfig(
-        config_updates=_public_map(operation.config_updates),
-        table_metadata_updates=_public_map(operation.table_metadata_updates),
-        schema_metadata_updates=_public_map(operation.schema_metadata_updates),
-        field_metadata_updates={field_id: update for field_id, update in fields.items() if update is not None} or None,
-    )
+def _public_maps(updates: Mapping[int, inner.UpdateMap]) -> dict[int, LanceOperation.UpdateMap | None] | None:
+    return {field_id: _public_map(update) for field_id, update in updates.items()} or None
 
 
-def _rewritten(index: RewrittenIndex) -> LanceOperation.RewrittenIndex:
+def _group(group: LanceOperation.RewriteGroup) -> inner.RewriteGroup:
+    return inner.RewriteGroup(old_fragments=_inner(group.old_fragments), new_fragments=_inner(group.new_fragments))
+
+
+def _public_group(group: inner.RewriteGroup) -> LanceOperation.RewriteGroup:
+    return LanceOperation.RewriteGroup(_public(group.old_fragments), _public(group.new_fragments))
+
+
+def _refuse_rewritten(indices: Sequence[LanceOperation.RewrittenIndex]) -> tuple[()]:
+    if indices:
+        raise UnsupportedError(
+            "Rewrite with 'rewritten_indices' is not supported: lance_core does not write such indices"
+        )
+    return ()
+
+
+def _public_rewritten(index: RewrittenIndex) -> LanceOperation.RewrittenIndex:
     return LanceOperation.RewrittenIndex(
         old_id=str(UUID(bytes=index.old_id)),
         new_id=str(UUID(bytes=index.new_id)),
@@ -299,114 +305,71 @@ def _rewritten(index: RewrittenIndex) -> LanceOperation.RewrittenIndex:
     )
 
 
-def _rewrite(operation: LanceOperation.Rewrite) -> inner.Rewrite:
-    if operation.rewritten_indices:
-        raise UnsupportedError(
-            "Rewrite with 'rewritten_indices' is not supported: lance_core does not write such indices"
-        )
-    groups = [
-        inner.RewriteGroup(old_fragments=_inner(group.old_fragments), new_fragments=_inner(group.new_fragments))
-        for group in operation.groups
-    ]
-    return inner.Rewrite(groups=tuple(groups))
-
-
-def _update(operation: LanceOperation.Update) -> inner.Update:
-    mode = operation.update_mode or "rewrite_rows"
+def _update_mode(mode: str) -> inner.UpdateMode:
+    mode = mode or "rewrite_rows"
     if mode not in _UPDATE_MODES:
         raise InvalidInputError(f"'update_mode' must be {' or '.join(_UPDATE_MODES)}, not {mode!r}")
-    return inner.Update(
-        removed_fragment_ids=tuple(operation.removed_fragment_ids),
-        updated_fragments=_inner(operation.updated_fragments),
-        new_fragments=_inner(operation.new_fragments),
-        fields_modified=tuple(operation.fields_modified),
-        fields_for_preserving_frag_bitmap=tuple(operation.fields_for_preserving_frag_bitmap),
-        update_mode=_UPDATE_MODES[mode],
-        updated_fragment_offsets=dict(operation.updated_fragment_offsets or {}),
-    )
+    return _UPDATE_MODES[mode]
 
 
-def _update_from_inner(operation: inner.Update) -> LanceOperation.Update:
-    return LanceOperation.Update(
-        removed_fragment_ids=list(operation.removed_fragment_ids),
-        updated_fragments=_public(operation.updated_fragments),
-        new_fragments=_public(operation.new_fragments),
-        fields_modified=list(operation.fields_modified),
-        fields_for_preserving_frag_bitmap=list(operation.fields_for_preserving_frag_bitmap),
-        update_mode=operation.update_mode.name.lower(),
-        updated_fragment_offsets=dict(operation.updated_fragment_offsets) or None,
-    )
+def _each(convert: Callable[[Any], Any], make: Callable[[Iterable[Any]], Any]) -> Callable[[Iterable[Any]], Any]:
+    return lambda values: make(map(convert, values))
 
 
-_TO_INNER: dict[type, Callable[[Any], inner.Operation]] = {
-    LanceOperation.Append: lambda op: inner.Append(fragments=_inner(op.fragments)),
-    LanceOperation.Delete: lambda op: inner.Delete(
-        updated_fragments=_inner(op.updated_fragments),
-        deleted_fragment_ids=tuple(op.deleted_fragment_ids),
-        predicate=op.predicate,
+_CONVERTERS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
+    **dict.fromkeys(["fragments", "updated_fragments", "new_fragments"], (_inner, _public)),
+    **dict.fromkeys(["removed_fragment_ids", "deleted_fragment_ids"], (tuple, list)),
+    **dict.fromkeys(["fields_modified", "fields_for_preserving_frag_bitmap"], (tuple, list)),
+    **dict.fromkeys(["schema", "new_schema"], (inner_schema, LanceSchema)),
+    **dict.fromkeys(["config_updates", "table_metadata_updates", "schema_metadata_updates"], (_map, _public_map)),
+    **dict.fromkeys(
+        ["new_indices", "removed_indices"], (_each(from_public_index, tuple), _each(to_public_index, list))
     ),
-    LanceOperation.Overwrite: lambda op: inner.Overwrite(
-        fragments=_inner(op.fragments),
-        schema=inner_schema(op.new_schema),
-        # The file of the transaction says what the table gets, so the numbers are fixed here.
-        initial_bases=add_bases((), _bases(op.initial_bases)),
+    "field_metadata_updates": (_maps, _public_maps),
+    "groups": (_each(_group, tuple), _each(_public_group, list)),
+    "rewritten_indices": (_refuse_rewritten, _each(_public_rewritten, list)),
+    "replacements": (
+        lambda files: tuple((file.fragment_id, file.new_file) for file in files),
+        lambda files: [LanceOperation.DataReplacementGroup(*file) for file in files],
     ),
-    LanceOperation.Rewrite: _rewrite,
-    LanceOperation.Merge: lambda op: inner.Merge(
-        fragments=_inner(op.fragments),
-        schema=inner_schema(op.schema),
-        preserves_nullability=op.preserves_nullability,
-    ),
-    LanceOperation.Restore: lambda op: inner.Restore(version=op.version),
-    LanceOperation.Update: _update,
-    LanceOperation.Project: lambda op: inner.Project(
-        schema=inner_schema(op.schema), preserves_nullability=op.preserves_nullability
-    ),
-    LanceOperation.UpdateConfig: _update_config,
-    LanceOperation.DataReplacement: lambda op: inner.DataReplacement(
-        replacements=tuple((replacement.fragment_id, replacement.new_file) for replacement in op.replacements)
-    ),
-    LanceOperation.CreateIndex: lambda op: inner.CreateIndex(
-        new_indices=tuple(from_public_index(index) for index in op.new_indices),
-        removed_indices=tuple(from_public_index(index) for index in op.removed_indices),
-    ),
-    LanceOperation.ReserveFragments: lambda op: inner.ReserveFragments(num_fragments=op.num_fragments),
-    LanceOperation.UpdateBases: lambda op: inner.UpdateBases(new_bases=_bases(op.new_bases)),
-    inner.UpdateConfig: lambda op: op,
-    inner.ReserveFragments: lambda op: op,
+    "update_mode": (_update_mode, lambda mode: mode.name.lower()),
+    "updated_fragment_offsets": (lambda offsets: dict(offsets or {}), lambda offsets: dict(offsets) or None),
+    "new_bases": (_bases, _public_bases),
+    # The file of the transaction says what the table gets, so the numbers are fixed here.
+    "initial_bases": (lambda bases: add_bases((), _bases(bases)), lambda bases: _public_bases(bases) or None),
 }
+"""How values of attributes become those of the other form, by name; other values are the same in both."""
 
-_FROM_INNER: dict[type, Callable[[Any], LanceOperation.BaseOperation]] = {
-    inner.Append: lambda op: LanceOperation.Append(_public(op.fragments)),
-    inner.Delete: lambda op: LanceOperation.Delete(
-        _public(op.updated_fragments), list(op.deleted_fragment_ids), op.predicate
-    ),
-    inner.Overwrite: lambda op: LanceOperation.Overwrite(
-        LanceSchema(op.schema), _public(op.fragments), _public_bases(op.initial_bases) or None
-    ),
-    inner.Rewrite: lambda op: LanceOperation.Rewrite(
-        [
-            LanceOperation.RewriteGroup(_public(group.old_fragments), _public(group.new_fragments))
-            for group in op.groups
-        ],
-        [_rewritten(index) for index in op.rewritten_indices],
-    ),
-    inner.Merge: lambda op: LanceOperation.Merge(
-        _public(op.fragments), LanceSchema(op.schema), op.preserves_nullability
-    ),
-    inner.Restore: lambda op: LanceOperation.Restore(op.version),
-    inner.Update: _update_from_inner,
-    inner.UpdateConfig: _update_config_from_inner,
-    inner.DataReplacement: lambda op: LanceOperation.DataReplacement(
-        [LanceOperation.DataReplacementGroup(fragment_id, file) for fragment_id, file in op.replacements]
-    ),
-    inner.CreateIndex: lambda op: LanceOperation.CreateIndex(
-        [to_public_index(index) for index in op.new_indices], [to_public_index(index) for index in op.removed_indices]
-    ),
-    inner.ReserveFragments: lambda op: LanceOperation.ReserveFragments(op.num_fragments),
-    inner.UpdateBases: lambda op: LanceOperation.UpdateBases(_public_bases(op.new_bases)),
-    inner.Clone: lambda op: LanceOperation.Clone(
-        op.is_shallow, op.ref_name, op.ref_version, op.ref_path, op.branch_name
-    ),
-    inner.Project: lambda op: LanceOperation.Project(LanceSchema(op.schema), op.preserves_nullability),
+_TO_INNER, _FROM_INNER = 0, 1
+_OTHER_NAMES = {"schema": "new_schema", "new_schema": "schema"}
+_INNER: dict[type, type] = {
+    getattr(LanceOperation, form.__name__): form
+    for form in (
+        inner.Append,
+        inner.Clone,
+        inner.CreateIndex,
+        inner.DataReplacement,
+        inner.Delete,
+        inner.Merge,
+        inner.Overwrite,
+        inner.Project,
+        inner.ReserveFragments,
+        inner.Restore,
+        inner.Rewrite,
+        inner.Update,
+        inner.UpdateBases,
+        inner.UpdateConfig,
+    )
 }
+_PUBLIC = {form: public for public, form in _INNER.items()}
+
+
+def _converted(operation: Any, target: type[Any], direction: int) -> Any:
+    """Return the other form of an operation; what only the inner form has keeps its default."""
+    values: dict[str, Any] = {}
+    for name in target.__dataclass_fields__:
+        source = name if hasattr(operation, name) else _OTHER_NAMES.get(name)
+        if source is not None:
+            value = getattr(operation, source)
+            values[name] = _CONVERTERS[name][direction](value) if name in _CONVERTERS else value
+    return target(**values)
