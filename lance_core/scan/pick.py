@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from lance_core.encoding.arrow_values import settled
 from lance_core.encoding.kernels import numbers_array
+from lance_core.file.read.strategy import are_fetched
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,9 +19,6 @@ if TYPE_CHECKING:
     from lance_core.scan.fragment_reader import FragmentReader
 
     Offsets = npt.NDArray[np.int64]
-
-_DENSE_SHARE = 1 / 16
-"""From this share of the rows on, decoding whole ranges is cheaper than fetching single rows."""
 
 
 def pick_rows(reader: FragmentReader, schema: Schema, offsets: Offsets, *, batch_size: int) -> Iterator[pa.RecordBatch]:
@@ -36,7 +34,7 @@ def pick_rows(reader: FragmentReader, schema: Schema, offsets: Offsets, *, batch
         return
     start, end = int(offsets[0]), int(offsets[-1]) + 1
     arrow = schema.to_arrow()
-    if len(offsets) < (end - start) * _DENSE_SHARE:
+    if are_fetched(len(offsets), end - start):
         for first in range(0, len(offsets), batch_size):
             columns = reader.take(schema, offsets[first : first + batch_size])
             yield pa.RecordBatch.from_arrays(columns, schema=arrow)
