@@ -252,6 +252,8 @@ def refuse_given(function: str, **given: object) -> None:
 def late_names(module: str, names: Mapping[str, str] | None = None) -> Callable[[str], Any]:
     """The ``__getattr__`` of a module: names that are imported when they are asked for, and those that are refused.
 
+    What was imported becomes a global of the module, so that it is found at once the next time.
+
     Args:
         module: Name of the module.
         names: Name to the module that has it, or to ``module:name`` if it has another name there.
@@ -261,7 +263,9 @@ def late_names(module: str, names: Mapping[str, str] | None = None) -> Callable[
     def find(name: str) -> Any:
         if name in modules:
             module_name, _, other = modules[name].partition(":")
-            return getattr(import_module(module_name), other or name)
+            value = getattr(import_module(module_name), other or name)
+            setattr(sys.modules[module], name, value)
+            return value
         path = f"{module}.{name}"
         if module == "lance_core" and name in _MODULES:
             raise RefusedModuleError(f"module {path} is not supported: {_MODULES[name]}")

@@ -35,4 +35,5 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from lance_core.file import api  # noqa: PLC0415 tables do not need it
 
-    return getattr(api, name)
+    value = globals()[name] = getattr(api, name)
+    return value
