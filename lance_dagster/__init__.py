@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from lance_dagster.recall import build_recall_check
     from lance_dagster.resource import LanceResource
     from lance_dagster.spark import SparkSessionResource
-    from lance_dagster.table_checks import LanceChecks
+    from lance_dagster.table_checks import CheckRules, LanceChecks
     from lance_dagster.versions.branches import BranchConfig, build_branch_jobs, deployment_branch
     from lance_dagster.versions.observe import build_observable_table
     from lance_dagster.versions.rollback import build_rollback_job
@@ -63,6 +63,7 @@ __version__ = _version("lance-dagster")
 __all__ = [
     "ArrowBridge",
     "BranchConfig",
+    "CheckRules",
     "CleanupPolicy",
     "CompactionPolicy",
     "DeletionPolicy",
@@ -146,7 +147,7 @@ _MODULES = {
     "versions.rollback": ["build_rollback_job"],
     "versions.sensors": ["build_table_sensor"],
     "spark": ["SparkSessionResource"],
-    "table_checks": ["LanceChecks"],
+    "table_checks": ["CheckRules", "LanceChecks"],
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 

@@ -6,11 +6,12 @@ import json
 import warnings
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 import dagster as dg
 import pyarrow.compute as pc
 
+from lance_core.common.signatures import check_options, with_options
 from lance_core.errors import InvalidInputError, VersionNotFoundError
 from lance_dagster.index_numbers import index_numbers
 from lance_dagster.metadata import table_numbers
@@ -49,51 +50,70 @@ class Scope:
         return condition if self.where is None else f"({self.where}) AND ({condition})"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LanceChecks:
-    """Rules for a table; each that is given is a check of its own.
+class CheckRules(TypedDict, total=False):
+    """Rules for a table; each that is given is a check of its own, whose name stands in parentheses.
 
-    Args:
-        min_rows: Fewest rows allowed in the whole table (check ``row_count``).
-        max_rows: Most rows allowed (``row_count``).
-        columns: Column name -> Arrow type text (``"int64"``, ``"timestamp[us, tz=UTC]"``); extra columns fail, too
-            (``column_schema``).
-        schema_change: Whether to warn when the last change of data came with other columns than the version before
+    None, False or no columns mean: no such check.
+
+    Attributes:
+        min_rows: Minimum number of rows; the check fails below it (``row_count``).
+        max_rows: Maximum number of rows; the check fails above it (``row_count``).
+        columns: Column name -> Arrow type text, such as ``"timestamp[us, tz=UTC]"``; the check fails for other types,
+            missing columns and extra ones (``column_schema``).
+        schema_change: Warn when the last change of data came with other columns than the version before
             (``schema_change``).
-        not_null: Columns without nulls (``not_null``).
-        unique: Columns that together have no value twice, or several such lists; rows with a null among them are not
-            looked at. The columns are read into memory (``unique``).
+        not_null: Columns that must have no nulls (``not_null``).
+        unique: Columns that together must not have a value twice, or several such lists; rows with a null among them
+            are left out. The columns are read into memory (``unique``).
         max_age: Age of the last change of data above which to warn (``freshness``). For assets that Dagster itself
             materializes, a ``dg.FreshnessPolicy`` on the asset does this without a run.
-        max_deleted_fraction: Most deleted rows that may still be in the files (0 .. 1); a warning
+        max_deleted_fraction: Fraction of deleted rows (0 to 1) in the files above which to warn
             (``deleted_fraction``).
-        integrity: Whether all files are there and fit together: ``quick`` by their sizes and the manifests of all
+        integrity: Fail if files are missing or do not fit together: ``quick`` compares sizes and the manifests of all
             versions, ``full`` also reads every value (``integrity``).
-        max_unindexed_fraction: Most rows that an index may not cover (0 .. 1), of the index that misses most; a warning
-            (``index_coverage``).
-        index_audit: Whether each index answers what the columns hold: ``sample`` compares some rows, ``full`` all rows
+        max_unindexed_fraction: Fraction of rows (0 to 1) that an index does not cover above which to warn, of the index
+            that misses most (``index_coverage``).
+        index_audit: Fail if an index answers other than its column: ``sample`` compares some rows, ``full`` all rows
             and entries (``index_audit``). ``lance_core.repair`` rebuilds what is wrong.
     """
 
-    min_rows: int | None = None
-    max_rows: int | None = None
-    columns: Mapping[str, str] | None = None
-    schema_change: bool = False
-    not_null: Sequence[str] = ()
-    unique: Sequence[str] | Sequence[Sequence[str]] = ()
-    max_age: timedelta | None = None
-    max_deleted_fraction: float | None = None
-    integrity: Literal["quick", "full"] | None = None
-    max_unindexed_fraction: float | None = None
-    index_audit: Literal["sample", "full"] | None = None
-    _checks: Mapping[str, _Check] = field(init=False, repr=False, compare=False)
+    min_rows: int | None
+    max_rows: int | None
+    columns: Mapping[str, str] | None
+    schema_change: bool | None
+    not_null: Sequence[str] | None
+    unique: Sequence[str] | Sequence[Sequence[str]] | None
+    max_age: timedelta | None
+    max_deleted_fraction: float | None
+    integrity: Literal["quick", "full"] | None
+    max_unindexed_fraction: float | None
+    index_audit: Literal["sample", "full"] | None
 
-    def __post_init__(self) -> None:
-        if self.min_rows is not None and self.max_rows is not None and self.min_rows > self.max_rows:
-            raise InvalidInputError(f"min_rows ({self.min_rows:,}) is more than max_rows ({self.max_rows:,}).")
-        checks = dict(_given(self))
+
+@dataclass(frozen=True, slots=True, init=False)
+class LanceChecks:
+    """Rules for a table, as a value that is evaluated on its versions.
+
+    Args:
+        **rules: See `CheckRules`.
+
+    Raises:
+        InvalidInputError: No rule, or two that contradict each other.
+    """
+
+    rules: CheckRules
+    _checks: Mapping[str, _Check] = field(repr=False, compare=False)
+
+    @with_options(CheckRules)
+    def __init__(self, **rules: Unpack[CheckRules]) -> None:
+        check_options("LanceChecks", CheckRules, rules)
+        low, high = rules.get("min_rows"), rules.get("max_rows")
+        if low is not None and high is not None and low > high:
+            raise InvalidInputError(f"min_rows ({low:,}) is more than max_rows ({high:,}).")
+        checks = dict(_given(rules))
         if not checks:
             raise InvalidInputError("The check has no rule. Pass at least one, such as min_rows=1.")
+        object.__setattr__(self, "rules", rules)
         object.__setattr__(self, "_checks", checks)
 
     @property
@@ -173,45 +193,43 @@ class _Check:
     severity: dg.AssetCheckSeverity = _ERROR
 
 
-def _given(rules: LanceChecks) -> Iterator[tuple[str, _Check]]:
+def _given(rules: CheckRules) -> Iterator[tuple[str, _Check]]:
     """Yield the checks asked for, by name, cheap ones first."""
-    low, high, columns, names = rules.min_rows, rules.max_rows, rules.columns, tuple(rules.not_null)
-    keys, age, fraction, level = _keys(rules.unique), rules.max_age, rules.max_deleted_fraction, rules.integrity
+    low, high = rules.get("min_rows"), rules.get("max_rows")
     if low is not None or high is not None:
         text = f"Between {low or 0} and {'any number of' if high is None else high} rows."
         yield "row_count", _Check(text=text, run=lambda scope: _row_count(scope, low, high))
-    if columns is not None:
+    if (columns := rules.get("columns")) is not None:
         text = f"The columns are {', '.join(columns)}."
         yield "column_schema", _Check(text=text, run=lambda scope: _column_schema(scope.dataset, columns))
-    if rules.schema_change:
+    if rules.get("schema_change"):
         text = "The last change of data left the columns as they were."
         yield "schema_change", _Check(text=text, run=lambda scope: _schema_change(scope.dataset), severity=_WARN)
-    if names:
+    if names := tuple(rules.get("not_null") or ()):
         text = f"No nulls in {', '.join(names)}."
         yield "not_null", _Check(text=text, run=lambda scope: _not_null(scope, names))
-    if keys:
+    if keys := _keys(rules.get("unique") or ()):
         text = f"No value twice in {'; '.join(', '.join(key) for key in keys)}."
         yield "unique", _Check(text=text, run=lambda scope: _unique(scope, keys))
-    if age is not None:
+    if (age := rules.get("max_age")) is not None:
         text = f"The data changed in the last {age_text(age)}."
         yield "freshness", _Check(text=text, run=lambda scope: _fresh(scope.dataset, age, scope.now), severity=_WARN)
-    if fraction is not None:
+    if (fraction := rules.get("max_deleted_fraction")) is not None:
         text = f"At most {fraction:.0%} of the rows in the files are deleted."
         yield (
             "deleted_fraction",
             _Check(text=text, run=lambda scope: _deleted_fraction(scope.dataset, fraction), severity=_WARN),
         )
-    unindexed = rules.max_unindexed_fraction
-    if unindexed is not None:
+    if (unindexed := rules.get("max_unindexed_fraction")) is not None:
         text = f"Each index covers all but {unindexed:.0%} of the rows."
         yield (
             "index_coverage",
             _Check(text=text, run=lambda scope: _index_coverage(scope.dataset, unindexed), severity=_WARN),
         )
-    if (extent := rules.index_audit) is not None:
+    if (extent := rules.get("index_audit")) is not None:
         text = f"Each index answers what the columns hold ({extent})."
         yield "index_audit", _Check(text=text, run=lambda scope: _index_audit(scope.dataset, extent))
-    if level is not None:
+    if (level := rules.get("integrity")) is not None:
         text = f"All files are there and fit together ({level})."
         yield "integrity", _Check(text=text, run=lambda scope: _integrity(scope.dataset, level))
 

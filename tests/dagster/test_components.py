@@ -6,6 +6,8 @@ import subprocess
 import sys
 from datetime import timedelta
 from pathlib import Path
+from types import NoneType
+from typing import get_args
 
 import dagster as dg
 import pyarrow as pa
@@ -16,6 +18,7 @@ from dagster.components.testing import create_defs_folder_sandbox
 
 import lance_core
 from lance_dagster import (
+    CheckRules,
     LanceDiscoveryComponent,
     LanceIOManager,
     LanceMaintenanceComponent,
@@ -110,6 +113,13 @@ def test_everything_there_is(build, tables):
         ("index_audit", True),
         ("row_count", True), ("not_null", True), ("unique", True), ("integrity", True),
     }  # fmt: skip
+
+
+def test_yaml_asks_for_every_rule():
+    (checks,) = (
+        kind for kind in get_args(LanceTableComponent.model_fields["checks"].annotation) if kind is not NoneType
+    )
+    assert set(checks.model_fields) - {"blocking"} == set(CheckRules.__annotations__) ^ {"max_age", "max_age_hours"}
 
 
 def test_checks_and_upkeep_of_an_asset_in_python(build):
