@@ -2,13 +2,14 @@
 
 import ast
 import itertools
+import re
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
-MAX_MODULES = 25
+MIN_MODULES, MAX_MODULES = 8, 25
 ROOMS = sorted(
     path.parent
     for package in ("lance_core", "lance_dagster")
@@ -46,6 +47,35 @@ def test_a_room_says_its_purpose_in_a_sentence(room):
 @pytest.mark.parametrize("room", ROOMS, ids=name_of)
 def test_a_room_has_few_modules(room):
     assert len(modules(room)) <= MAX_MODULES
+
+
+def test_a_small_room_says_why_it_stands_alone():
+    table = (ROOT / "lance_core" / "README.md").read_text().partition("| why it stands alone |")[2].partition("\n\n")[0]
+    told = {
+        name for cell in re.findall(r"^\|(.*?)\|", table, re.MULTILINE) for name in re.findall(r"`([\w/]+)/`", cell)
+    }
+    small = [room for room in ROOMS if len(modules(room)) < MIN_MODULES and "lance_core" in room.parts]
+    assert told == {str(room.relative_to(ROOT / "lance_core")) for room in small}
+
+
+def modules_of(node, label):
+    """Files of a node of the picture: rooms are named with a slash, ``public`` also has the modules beside them."""
+    rooms = [ROOT / "lance_core" / name for name in re.findall(r"(\w+)/", label)] or [ROOT / node]
+    beside = (ROOT / "lance_core").glob("*.py") if node == "public" else ()
+    return [*beside, *(path for room in rooms for path in room.rglob("*.py"))]
+
+
+def test_arrows_of_the_picture_are_imports():
+    picture = (ROOT / "CONTRIBUTING.md").read_text().partition("```mermaid")[2].partition("```")[0]
+    labels = dict(re.findall(r'(\w+)\["([^"]*)"\]', picture))
+    lines = re.sub(r'\["[^"]*"\]', "", picture).splitlines()
+    arrows = [pair for line in lines for pair in itertools.pairwise(line.strip().split(" --> "))]
+    assert len(arrows) > 10
+    for above, below in arrows:
+        names = {name_of(path).removesuffix(".__init__") for path in modules_of(below, labels.get(below, ""))}
+        wanted = set(imports(modules_of(above, labels.get(above, ""))))
+        wanted |= {name.rpartition(".")[0] for name in wanted}
+        assert names & wanted, f"{above} does not import {below}"
 
 
 def graph_of(room):
