@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -84,17 +84,34 @@ class _Column:
 
 
 @dataclass(slots=True)
-class _Leaf:
-    """Values that have one column."""
+class _Node:
+    """A field with a column, and the fields below it."""
 
     column: _Column
-    options: PageOptions
+    children: tuple[_Node, ...] = ()
 
     def field_ids(self) -> Iterator[int]:
         yield self.column.owner.id
+        for child in self.children:
+            yield from child.field_ids()
 
     def check(self, array: pa.Array) -> None:
-        del array  # whatever the type can hold
+        """Refuse values that the file cannot hold; by default it holds whatever the type can."""
+
+    def write(self, array: pa.Array, put: Put) -> None:
+        raise NotImplementedError
+
+    def finish(self) -> Iterator[bytes]:
+        yield encode_column(self.column.pages)
+        for child in self.children:
+            yield from child.finish()
+
+
+@dataclass(slots=True, kw_only=True)
+class _Leaf(_Node):
+    """Values that have one column."""
+
+    options: PageOptions
 
     def write(self, array: pa.Array, put: Put) -> None:
         page = PageBuffers(self.options)
@@ -106,49 +123,29 @@ class _Leaf:
             raise InvalidInputError(f"field {self.column.owner.name!r}: {error.message}") from error
         self.column.add(encoding, page.buffers, len(array), put)
 
-    def finish(self) -> Iterator[bytes]:
-        yield encode_column(self.column.pages)
 
-
-@dataclass(slots=True)
-class _List:
+class _List(_Node):
     """Lists: a column of their ends, then those of the items."""
 
-    column: _Column
-    items: _Node
-
-    def field_ids(self) -> Iterator[int]:
-        yield self.column.owner.id
-        yield from self.items.field_ids()
+    __slots__ = ()
 
     def check(self, array: pa.Array) -> None:
         _, items = list_items(array, null_mask(array))
-        self.items.check(items)
+        self.children[0].check(items)
 
     def write(self, array: pa.Array, put: Put) -> None:
         page = PageBuffers()
         is_null = null_mask(array)
         sizes, items = list_items(array, is_null)
         self.column.add(encode_ends(sizes, is_null, page), page.buffers, len(array), put)
-        self.items.write(items, put)
-
-    def finish(self) -> Iterator[bytes]:
-        yield encode_column(self.column.pages)
-        yield from self.items.finish()
+        self.children[0].write(items, put)
 
 
 @dataclass(slots=True)
-class _Struct:
+class _Struct(_Node):
     """Structs: a header that tells how many there are, then the columns of their fields."""
 
-    column: _Column
-    children: tuple[_Node, ...]
     num_rows: int = 0
-
-    def field_ids(self) -> Iterator[int]:
-        yield self.column.owner.id
-        for child in self.children:
-            yield from child.field_ids()
 
     def check(self, array: pa.Array) -> None:
         _check_not_null(self.column.owner, array, "null structs")
@@ -162,19 +159,14 @@ class _Struct:
 
     def finish(self) -> Iterator[bytes]:
         layout = encode_array_encoding(StructHeader())
-        yield encode_column([Page(buffers=(), num_rows=self.num_rows, first_row=0, layout=layout)])
-        for child in self.children:
-            yield from child.finish()
+        self.column.pages = [Page(buffers=(), num_rows=self.num_rows, first_row=0, layout=layout)]
+        return _Node.finish(self)
 
 
-@dataclass(slots=True)
-class _Packed:
+class _Packed(_Node):
     """Structs whose fields share one column."""
 
-    column: _Column
-
-    def field_ids(self) -> Iterator[int]:
-        yield self.column.owner.id
+    __slots__ = ()
 
     def check(self, array: pa.Array) -> None:
         what = "nulls in packed structs"
@@ -191,21 +183,11 @@ class _Packed:
         columns = [fixed_bytes(array.field(index)) for index in range(array.type.num_fields)]
         self.column.add(encode_packed(columns, page), page.buffers, len(array), put)
 
-    def finish(self) -> Iterator[bytes]:
-        yield encode_column(self.column.pages)
 
-
-@dataclass(slots=True)
-class _Blob:
+class _Blob(_Node):
     """Values that lie alone in the file; the column tells where and how long they are."""
 
-    column: _Column
-
-    def field_ids(self) -> Iterator[int]:
-        yield self.column.owner.id
-
-    def check(self, array: pa.Array) -> None:
-        del array  # anything binary
+    __slots__ = ()
 
     def write(self, array: pa.Array, put: Put) -> None:
         positions = np.zeros((len(array), 2), "<u8")
@@ -220,9 +202,6 @@ class _Blob:
 
     def finish(self) -> Iterator[bytes]:
         yield encode_column(self.column.pages, is_blob=True)
-
-
-_Node: TypeAlias = _Leaf | _List | _Struct | _Packed | _Blob
 
 
 def _node(field: Field) -> _Node:
@@ -241,14 +220,14 @@ def _node(field: Field) -> _Node:
             )
         return _Blob(column)
     if text in LIST_TYPES:
-        return _List(column, _node(_below(field, field.children[0])))
+        return _List(column, (_node(_below(field, field.children[0])),))
     if text == "struct" and (field.is_packed or _PACKED_KEY in field.metadata):
         _check_packed(field)
         return _Packed(column)
     if text == "struct":
         return _Struct(column, tuple(_node(_below(field, child)) for child in field.children))
     _check_leaf(field, kind)
-    return _Leaf(column, page_options(LeafPath((field,)), "2.0"))
+    return _Leaf(column, options=page_options(LeafPath((field,)), "2.0"))
 
 
 def _below(field: Field, child: Field) -> Field:
