@@ -40,23 +40,23 @@ class ScannerBuilder:
         return self._with(filter=filter)
 
     def limit(self, n: int | None = None) -> ScannerBuilder:
-        """Return rows at most."""
+        """Set the maximum number of rows."""
         return self._with(limit=n)
 
     def offset(self, n: int | None = None) -> ScannerBuilder:
-        """Return rows to leave out first."""
+        """Set the number of rows to leave out first."""
         return self._with(offset=n)
 
     def batch_size(self, batch_size: int) -> ScannerBuilder:
-        """Return rows read at a time."""
+        """Set the number of rows that are read at a time."""
         return self._with(batch_size=batch_size)
 
     def batch_size_bytes(self, batch_size_bytes: int | None) -> ScannerBuilder:
-        """Return bytes in a batch, roughly."""
+        """Set the bytes of a batch, roughly."""
         return self._with(batch_size_bytes=batch_size_bytes)
 
     def strict_batch_size(self, strict_batch_size: bool = False) -> ScannerBuilder:
-        """Return all batches but the last have exactly as many rows as asked for."""
+        """Make all batches but the last have exactly as many rows as asked for."""
         return self._with(strict_batch_size=strict_batch_size)
 
     def with_row_id(self, with_row_id: bool = True) -> ScannerBuilder:

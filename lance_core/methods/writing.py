@@ -90,6 +90,7 @@ class WriteArguments(TypedDict, total=False):
     namespace_client: Any
     table_id: Sequence[str] | None
     session: Session | None
+    compression_profile: CompressionProfile | None
 
 
 def write_dataset(

@@ -100,6 +100,7 @@ def test_signatures_name_all_options(function, options):
 
 def test_insert_shows_the_types_and_defaults_of_write_dataset():
     shown, expected = (inspect.signature(one).parameters for one in (writing.insert, lance_core.write_dataset))
+    assert set(WriteArguments.__annotations__) == set(expected) - {"data_obj", "uri", "mode"}
     for name in WriteArguments.__annotations__:
         assert (name, shown[name].default) == (name, expected[name].default)
         assert (name, shown[name].annotation) == (name, expected[name].annotation)
