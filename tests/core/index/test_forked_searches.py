@@ -27,7 +27,8 @@ def search_and_answer(connection, table, queries):
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
 @pytest.mark.parametrize(
-    ("index_type", "options"), [("IVF_FLAT", {}), ("IVF_PQ", {"num_sub_vectors": 4, "num_bits": 4})]
+    ("index_type", "options"),
+    [("IVF_FLAT", {}), ("IVF_PQ", {"num_sub_vectors": 4, "num_bits": 4}), ("IVF_SQ", {})],
 )
 def test_forked_workers_search_as_their_parent(tmp_path, index_type, options):
     rng = np.random.default_rng(0)
