@@ -46,7 +46,7 @@ def encode_strings(values: VariableValues, options: PageOptions, max_values: int
     codec, level = options.codec, options.compression_level
     if options.compression is None and int(values.offsets[-1]) >= _MIN_COMPRESSED_BYTES:
         codec, level = _paying_codec(_sample(values), options)
-    target = _PLAIN_CHUNK_BYTES if codec is None else options.fitting(options.codecs.string_chunk_bytes)
+    target = _PLAIN_CHUNK_BYTES if codec is None else options.fitting(options.codecs.string_chunk_bytes[codec])
     chunks = _chunks(values, target, options, max_values)
     if codec is None:
         return plain, chunks

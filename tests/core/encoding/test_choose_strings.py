@@ -95,7 +95,7 @@ def test_the_level_that_is_chosen_leaves_the_least():
     [
         (PageOptions(), 1 << 13),
         (PageOptions(compression="lz4"), 1 << 13),
-        (PageOptions(compression="zstd"), 1 << 13),
+        (PageOptions(compression="zstd"), 1 << 14),
         (PageOptions(compression="zstd", profile="small"), 1 << 15),
         (PageOptions(profile="small", version="2.1"), 1 << 14),
     ],
