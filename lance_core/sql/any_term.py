@@ -21,7 +21,8 @@ import pyarrow as pa
 from lance_core.common.frozen import frozen
 from lance_core.encoding.kernels import scalar
 from lance_core.sql import float_order, pruning
-from lance_core.sql.arrow_types import coerce, comparison_type, is_text, pc
+from lance_core.sql.arrow_types import coerce, comparison_type, is_text
+from lance_core.sql.kernels import pc
 from lance_core.sql.pruning import UNKNOWN
 from lance_core.sql.terms import Term, apply, converted, fitted
 

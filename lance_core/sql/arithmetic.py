@@ -13,7 +13,8 @@ import pyarrow as pa
 
 from lance_core.encoding.kernels import scalar
 from lance_core.errors import InvalidInputError, UnsupportedError
-from lance_core.sql.arrow_types import arithmetic_type, decimal_for, is_number, pc
+from lance_core.sql.arrow_types import arithmetic_type, decimal_for, is_number
+from lance_core.sql.kernels import pc
 from lance_core.sql.terms import Term, apply, by_type, cast_literal, converted, literal_term
 
 if TYPE_CHECKING:

@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute
 
 from lance_core.encoding.kernels import scalar
 from lance_core.errors import UnsupportedError
+from lance_core.sql.kernels import pc
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-pc: Any = pyarrow.compute  # its functions are made when it is imported, type checkers do not see them
 Datum: TypeAlias = Any
 """An Arrow array, or an Arrow scalar that stands for all rows."""
 

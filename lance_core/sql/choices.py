@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from lance_core.encoding.kernels import FALSE_SCALAR, scalar
 from lance_core.errors import InvalidInputError, UnsupportedError
-from lance_core.sql.arrow_types import comparison_type, kind_of, pc
+from lance_core.sql.arrow_types import comparison_type, kind_of
+from lance_core.sql.kernels import pc
 from lance_core.sql.terms import Term, apply, boolean, compare, converted, literal_term
 
 if TYPE_CHECKING:

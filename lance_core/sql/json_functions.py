@@ -23,9 +23,10 @@ from lance_core.errors import InvalidInputError
 from lance_core.format.index.json_index import GETTERS, member_name
 from lance_core.sql import pruning
 from lance_core.sql.arrow_types import cast as cast_values
-from lance_core.sql.arrow_types import is_text, pc
+from lance_core.sql.arrow_types import is_text
 from lance_core.sql.json_find import find_all
 from lance_core.sql.json_path import Items, Member, Path, parse_path
+from lance_core.sql.kernels import pc
 from lance_core.sql.pruning import UNKNOWN
 from lance_core.sql.terms import Term, apply, converted
 

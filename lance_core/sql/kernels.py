@@ -1,17 +1,55 @@
-"""Arrow's compute functions, imported when the first one is called: that takes as long as the rest of pyarrow."""
+"""Arrow's compute functions, imported when one is called that needs it: that takes as long as the rest of pyarrow.
+
+`pyarrow.compute` wraps 300 kernels in functions. Casts, comparisons and what else has no options
+do without it.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import importlib
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pyarrow as pa
+
+_MODULE = "pyarrow.compute"
 
 
 class _Kernels:
     __slots__ = ()
 
     def __getattr__(self, name: str) -> Any:
-        import pyarrow.compute  # noqa: PLC0415 this is what the module is for
+        late = None if _MODULE in sys.modules else _late(name)
+        return getattr(importlib.import_module(_MODULE), name) if late is None else late
 
-        return getattr(pyarrow.compute, name)
+
+def _late(name: str) -> Callable[..., Any] | None:
+    """Return a function that calls a kernel, and imports the module for options only; None if there is no kernel."""
+    kernels: Any = importlib.import_module("pyarrow._compute")
+    if name == "cast":
+        return _cast
+    try:
+        kernel = kernels.get_function(name.removesuffix("_"))  # as in `and_`
+    except KeyError:
+        return None
+    most = sys.maxsize if kernel.arity is ... else kernel.arity
+
+    def call(*values: Any, **options: Any) -> Any:
+        if options or len(values) > most:  # options may be given by their place
+            return getattr(importlib.import_module(_MODULE), name)(*values, **options)
+        return kernel.call(list(values))
+
+    return call
+
+
+def _cast(values: Any, target_type: pa.DataType, *, safe: bool = True) -> Any:
+    """Convert to another type as the function of that name does; conditions do so with most literals."""
+    kernels: Any = importlib.import_module("pyarrow._compute")
+    options = kernels.CastOptions.safe(target_type) if safe else kernels.CastOptions.unsafe(target_type)
+    return kernels.call_function("cast", [values], options)
 
 
 pc: Any = _Kernels()

@@ -11,9 +11,10 @@ import pyarrow as pa
 from lance_core.encoding.kernels import FALSE_SCALAR, scalar
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.sql import pruning
-from lance_core.sql.arrow_types import comparison_type, element_at, is_any_list, is_text, pc
+from lance_core.sql.arrow_types import comparison_type, element_at, is_any_list, is_text
 from lance_core.sql.choices import common
 from lance_core.sql.float_order import compare_exactly
+from lance_core.sql.kernels import pc
 from lance_core.sql.pruning import UNKNOWN
 from lance_core.sql.terms import Term, apply, converted, literal_term, unify
 from lance_core.sql.text_functions import written, written_number

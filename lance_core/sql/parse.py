@@ -26,10 +26,11 @@ from lance_core.sql import pruning, terms
 from lance_core.sql import text_functions as text
 from lance_core.sql.any_term import any_of
 from lance_core.sql.arithmetic import arithmetic, integer_literal, literal_arrays, negated
-from lance_core.sql.arrow_types import cast, is_any_list, parse_time, pc
+from lance_core.sql.arrow_types import cast, is_any_list, parse_time
 from lance_core.sql.choices import CHOICE_FUNCTIONS, case, simple_case
 from lance_core.sql.groups import find_groups
 from lance_core.sql.json_functions import JSON_FUNCTIONS
+from lance_core.sql.kernels import pc
 from lance_core.sql.list_functions import LIST_FUNCTIONS, element, field, make_array
 from lance_core.sql.number_functions import NUMBER_FUNCTIONS
 from lance_core.sql.split import Chain, Part, list_items, split

@@ -13,6 +13,7 @@ import pyarrow as pa
 from lance_core.common.frozen import frozen
 from lance_core.encoding.kernels import FALSE_SCALAR, scalar
 from lance_core.errors import InvalidInputError
+from lance_core.sql.kernels import pc
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,15 +51,13 @@ class Predicate:
         Raises:
             InvalidInputError: A value cannot be computed (division by zero, a cast that fails).
         """
-        import pyarrow.compute as pc  # noqa: PLC0415 keeps `import lance_core` light
-
         try:
             answer = self.evaluate(batch)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise InvalidInputError(f"predicate {self.text!r} fails on the data: {error}") from error
         if isinstance(answer, pa.Scalar):
             return pa.repeat(scalar(answer.as_py() is True), batch.num_rows)
-        return pc.fill_null(answer, FALSE_SCALAR)
+        return pc.coalesce(answer, FALSE_SCALAR)
 
 
 def make_predicate(condition: str | Expression, schema: pa.Schema) -> Predicate:
@@ -81,8 +80,6 @@ def make_predicate(condition: str | Expression, schema: pa.Schema) -> Predicate:
 
 
 def _from_expression(condition: Expression, schema: pa.Schema) -> Predicate:
-    import pyarrow.compute as pc  # noqa: PLC0415
-
     if not isinstance(condition, pc.Expression):
         raise InvalidInputError(f"a filter must be SQL text or a pyarrow expression, not {type(condition).__name__}")
     from lance_core.sql.arrow_expression import translate  # noqa: PLC0415 most conditions are SQL

@@ -10,22 +10,21 @@ from __future__ import annotations
 
 import math
 from functools import reduce
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute
 
 from lance_core.common.frozen import frozen
 from lance_core.encoding.kernels import FALSE_SCALAR, TRUE_SCALAR, scalar
 from lance_core.errors import InvalidInputError
 from lance_core.sql import ternary
+from lance_core.sql.kernels import pc
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-pc: Any = pyarrow.compute  # its functions are made when it is imported, type checkers do not see them
 Mask: TypeAlias = npt.NDArray[np.bool_]
 
 _MAX_OPTIONS = 64

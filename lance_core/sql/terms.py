@@ -18,7 +18,8 @@ from lance_core.encoding.kernels import scalar
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.format.schema import is_json_field
 from lance_core.sql import float_order, pruning
-from lance_core.sql.arrow_types import UTC_NAMES, coerce, comparison_type, is_text, kind_of, pc
+from lance_core.sql.arrow_types import UTC_NAMES, coerce, comparison_type, is_text, kind_of
+from lance_core.sql.kernels import pc
 from lance_core.sql.pruning import UNKNOWN, Unknown
 
 if TYPE_CHECKING:
@@ -159,7 +160,7 @@ def cast_literal(value: pa.Scalar, target: pa.DataType) -> pa.Scalar:
             return _cast_timestamp(value, target)
         if pa.types.is_decimal(target):
             return scalar(Decimal(repr(value.as_py()) if pa.types.is_floating(value.type) else value.as_py()), target)
-        return value.cast(target, safe=not pa.types.is_floating(target))
+        return pc.cast(value, target, safe=not pa.types.is_floating(target))
     except (pa.ArrowInvalid, ArithmeticError) as error:
         raise InvalidInputError(f"{_show(value)} does not fit into {target}") from error
 

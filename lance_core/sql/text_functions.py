@@ -9,7 +9,8 @@ import pyarrow as pa
 from lance_core.encoding.kernels import scalar
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.sql import pruning
-from lance_core.sql.arrow_types import cast, element_at, is_text, pc
+from lance_core.sql.arrow_types import cast, element_at, is_text
+from lance_core.sql.kernels import pc
 from lance_core.sql.pruning import UNKNOWN
 from lance_core.sql.terms import Term, apply, cast_literal, literal_term
 

@@ -8,7 +8,8 @@ import pyarrow as pa
 
 from lance_core.encoding.kernels import scalar
 from lance_core.errors import InvalidInputError, UnsupportedError
-from lance_core.sql.arrow_types import UTC_NAMES, cast, pc
+from lance_core.sql.arrow_types import UTC_NAMES, cast
+from lance_core.sql.kernels import pc
 from lance_core.sql.terms import Term, apply, literal_term
 from lance_core.sql.text_functions import written
 

@@ -1,0 +1,67 @@
+"""Arrow's kernels are called without the module that wraps them, which takes long to import, where that is possible."""
+
+import subprocess
+import sys
+
+import pyarrow as pa
+import pyarrow.compute
+import pytest
+
+import lance_core
+from lance_core.sql.kernels import _late
+
+NUMBERS, OTHERS = pa.array([1, None, 3]), pa.array([2, 2, None])
+TEXTS, FLAGS = pa.array(["a b", None, " c"]), pa.array([True, None, False])
+CALLS = [
+    ("greater", (NUMBERS, OTHERS), {}),
+    ("equal", (NUMBERS, pa.scalar(3)), {}),
+    ("equal", (NUMBERS, 3), {}),
+    ("add", (NUMBERS, 1), {}),
+    ("and_", (FLAGS, FLAGS), {}),
+    ("or_kleene", (FLAGS, FLAGS), {}),
+    ("invert", (FLAGS,), {}),
+    ("is_null", (NUMBERS,), {}),
+    ("is_null", (NUMBERS,), {"nan_is_null": True}),
+    ("round", (pa.array([1.25, None]), 1), {}),
+    ("take", (NUMBERS, pa.array([2, 0])), {}),
+    ("coalesce", (NUMBERS, pa.scalar(0)), {}),
+    ("if_else", (FLAGS, NUMBERS, OTHERS), {}),
+    ("utf8_upper", (TEXTS,), {}),
+    ("starts_with", (TEXTS, "a"), {}),
+    ("is_in", (NUMBERS,), {"value_set": OTHERS}),
+    ("cast", (NUMBERS, pa.float32()), {}),
+    ("cast", (pa.scalar(1), pa.int8()), {}),
+    ("cast", (pa.array([1.5]), pa.int8()), {"safe": False}),
+]
+
+PROGRAM = """
+import sys
+import lance_core
+found = lance_core.dataset(sys.argv[1]).to_table(filter="n > 10 AND NOT n = 12 OR n IS NULL")
+assert found["n"].to_pylist() == [11, *range(13, 20), None], found
+assert "pyarrow.compute" not in sys.modules
+assert lance_core.dataset(sys.argv[1]).count_rows("starts_with(t, 'x1') AND n IN (1, 2, 10)") == 2
+"""
+
+
+@pytest.mark.parametrize(("name", "values", "options"), CALLS)
+def test_a_kernel_gives_what_the_function_of_its_name_gives(name, values, options):
+    answer, expected = _late(name)(*values, **options), getattr(pyarrow.compute, name)(*values, **options)
+    assert answer.equals(expected)
+
+
+def test_a_cast_that_loses_something_fails():
+    with pytest.raises(pa.ArrowInvalid):
+        _late("cast")(pa.array([1.5]), pa.int8())
+
+
+@pytest.mark.parametrize("name", ["CastOptions", "Expression", "fill_null"])
+def test_what_is_no_kernel_is_left_to_the_module(name):
+    assert _late(name) is None
+
+
+@pytest.mark.slow
+def test_the_first_comparisons_of_a_process_import_no_functions(tmp_path):
+    table = pa.table({"n": [*range(20), None], "t": [f"x{n}" for n in range(21)]})
+    lance_core.write_dataset(table, tmp_path / "t")
+    subprocess.run([sys.executable, "-c", PROGRAM, str(tmp_path / "t")], check=True)
