@@ -136,13 +136,18 @@ public class LanceVersion {
   }
 
   private Map map(String keys, String values) {
-    String[] names = description.getStringArray(keys);
-    String[] texts = description.getStringArray(values);
+    String[] names = texts(keys);
+    String[] texts = texts(values);
     Map map = new HashMap();
     for (int i = 0; i < names.length; i++) {
       map.put(names[i], texts[i]);
     }
     return map;
+  }
+
+  /** A list of the description; an empty one is left out there, since Spark takes it for one of numbers. */
+  private String[] texts(String key) {
+    return description.contains(key) ? description.getStringArray(key) : new String[0];
   }
 
   /** The size of a row with all columns, as Spark estimates it by their types. */
@@ -157,7 +162,7 @@ public class LanceVersion {
 
   /** Return whether indices may find the rows of a condition. */
   public boolean mayFind(String filter) {
-    String[] indexed = description.getStringArray("indexed");
+    String[] indexed = texts("indexed");
     for (int i = 0; i < indexed.length; i++) {
       if (filter.indexOf(indexed[i]) >= 0) {
         return true;

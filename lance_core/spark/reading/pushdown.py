@@ -119,8 +119,8 @@ def _indexed_paths(manifest: Manifest) -> set[str]:
 
 
 def marked(described: Mapping[str, Any]) -> str:
-    """Return a text that Java finds in a pickled object."""
-    return f"{_BEGIN}{json.dumps(described)}{_END}"
+    """Return a text that Java finds in a pickled object, without empty lists: Spark takes them for lists of numbers."""
+    return f"{_BEGIN}{json.dumps({key: value for key, value in described.items() if value != []})}{_END}"
 
 
 def _paths(schema: pa.Schema, table: Schema) -> Iterator[tuple[str, str]]:
