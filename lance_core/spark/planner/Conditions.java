@@ -31,6 +31,7 @@ import org.apache.spark.sql.catalyst.expressions.Literal;
 import org.apache.spark.sql.catalyst.expressions.Not;
 import org.apache.spark.sql.catalyst.expressions.Or;
 import org.apache.spark.sql.catalyst.expressions.StartsWith;
+import org.apache.spark.sql.catalyst.expressions.StringPredicate;
 import org.apache.spark.sql.types.BooleanType;
 import org.apache.spark.sql.types.ByteType;
 import org.apache.spark.sql.types.DataType;
@@ -109,6 +110,21 @@ public class Conditions {
       return among(in.child(), CollectionConverters.asJava(in.hset()));
     }
     return DataTypes.BooleanType.equals(condition.dataType()) ? truth(condition) : null;
+  }
+
+  /** Return whether a condition with a translation is true only where a column is not null. */
+  public static boolean rejectsNull(Expression condition, Expression column) {
+    boolean isComparison = condition instanceof BinaryComparison && !(condition instanceof EqualNullSafe);
+    boolean isSearch = condition instanceof StringPredicate || condition instanceof Like;
+    if (!isComparison && !isSearch && !(condition instanceof In) && !(condition instanceof InSet)) {
+      return false;
+    }
+    for (Iterator parts = CollectionConverters.asJava(condition.children()).iterator(); parts.hasNext();) {
+      if (((Expression) parts.next()).semanticEquals(column)) {
+        return true;
+      }
+    }
+    return false;
   }
 
   private String join(Expression left, String word, Expression right) {

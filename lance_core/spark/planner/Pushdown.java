@@ -1,6 +1,7 @@
 package lance_core;
 
 import java.util.ArrayList;
+import java.util.Collections;
 import java.util.HashMap;
 import java.util.HashSet;
 import java.util.Iterator;
@@ -12,6 +13,7 @@ import org.apache.spark.sql.catalyst.expressions.And;
 import org.apache.spark.sql.catalyst.expressions.AttributeReference;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.GetStructField;
+import org.apache.spark.sql.catalyst.expressions.IsNotNull;
 import org.apache.spark.sql.catalyst.expressions.Literal;
 import org.apache.spark.sql.catalyst.expressions.NamedExpression;
 import org.apache.spark.sql.catalyst.plans.logical.Aggregate;
@@ -79,11 +81,14 @@ public class Pushdown extends scala.runtime.AbstractPartialFunction {
     Conditions conditions = new Conditions(scan.version.paths());
     List pushed = new ArrayList();
     Expression rest = null;
-    for (Iterator parts = split(filter.condition(), new ArrayList()).iterator(); parts.hasNext();) {
+    List all = split(filter.condition(), new ArrayList());
+    for (Iterator parts = all.iterator(); parts.hasNext();) {
       Expression part = (Expression) parts.next();
       String sql = conditions.translate(part);
       if (sql != null) {
-        pushed.add(sql);
+        if (!isImplied(part, all, conditions)) {
+          pushed.add(sql);
+        }
       } else {
         rest = rest == null ? part : new And(rest, part);
       }
@@ -94,6 +99,17 @@ public class Pushdown extends scala.runtime.AbstractPartialFunction {
     DataSourceV2ScanRelation old = (DataSourceV2ScanRelation) filter.child();
     LogicalPlan filtered = scan.withFilters(pushed).in(old, old.output());
     return rest == null ? filtered : new Filter(rest, filtered);
+  }
+
+  /** Spark adds that columns are not null to conditions that are true only where they are not. */
+  private static boolean isImplied(Expression part, List all, Conditions conditions) {
+    for (Iterator others = part instanceof IsNotNull ? all.iterator() : Collections.emptyIterator(); others.hasNext();) {
+      Expression other = (Expression) others.next();
+      if (Conditions.rejectsNull(other, ((IsNotNull) part).child()) && conditions.translate(other) != null) {
+        return true;
+      }
+    }
+    return false;
   }
 
   private static List split(Expression condition, List parts) {
