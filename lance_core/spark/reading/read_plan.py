@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
@@ -16,7 +17,8 @@ from lance_core.scan.candidates import indexed_ranges
 from lance_core.scan.fragment_reader import FragmentReader
 from lance_core.scan.indexed import with_index_answer
 from lance_core.scan.lineage import ROW_CREATED_AT, ROW_UPDATED_AT
-from lance_core.scan.plan import ROW_ADDRESS, ROW_ID, SYSTEM_COLUMNS, plan_scan
+from lance_core.scan.open_files import OpenFiles
+from lance_core.scan.plan import ROW_ADDRESS, ROW_ID, SYSTEM_COLUMNS, known_plan, plan_scan
 from lance_core.spark.common.names import with_names_of
 from lance_core.spark.common.types import check_readable, spark_schema
 from lance_core.spark.reading.plan import FragmentSize, plan_partitions
@@ -32,7 +34,6 @@ if TYPE_CHECKING:
     from lance_core.format.schema import Schema
     from lance_core.format.table.base_path import BasePath
     from lance_core.format.table.fragment import Fragment
-    from lance_core.scan.open_files import OpenFiles
     from lance_core.scan.plan import ScanPlan
     from lance_core.spark.common.read_options import ReadOptions
     from lance_core.spark.reading.plan import Piece
@@ -42,6 +43,9 @@ if TYPE_CHECKING:
 _BATCH_ROWS, _MOST_BATCH_ROWS, _BATCH_BYTES = 1 << 14, 1 << 17, 1 << 21
 """Rows of a batch; of columns of fixed width more, if they fit into so many bytes: each batch costs Spark the same, a
 third of what two numbers cost in small ones."""
+
+_MOST_TABLES = 4
+_open_tables: deque[tuple[object, OpenFiles]] = deque(maxlen=_MOST_TABLES)
 
 _ROW_VERSIONS = (ROW_CREATED_AT, ROW_UPDATED_AT)
 
@@ -149,11 +153,30 @@ def checked_plan(table: Schema, options: ReadOptions, asked: StructType) -> Scan
     Raises:
         InvalidInputError: There are no such columns, or they have other types.
     """
+    return known_plan(table, (options, asked), lambda: _checked_plan(table, options, asked))
+
+
+def _checked_plan(table: Schema, options: ReadOptions, asked: StructType) -> ScanPlan:
     there = [name for name in asked.names if name in table.names or name in SYSTEM_COLUMNS]
     paths = [name for name in options.columns or () if name in asked.names and name not in there]
     plan = scan_plan(table, options, [*there, *paths]) if there or paths else scan_plan(table, options)
     check_readable(asked, readable_schema(plan))
-    return scan_plan(table, options, asked.names)
+    return plan if list(plan.columns) == asked.names else scan_plan(table, options, asked.names)
+
+
+def open_files(snapshot: Snapshot, options: ReadOptions) -> OpenFiles:
+    """Return open files of a version.
+
+    A process plans one query after another: what it has open of the tables that it planned last stays open, most of all
+    pages of indices. Files never change, so they serve all versions whose files are found at the same places.
+    """
+    table = (options.path, options.storage_options, options.base_store_params, snapshot.manifest.base_paths)
+    for open_table, files in _open_tables:
+        if open_table == table:
+            return files
+    files = OpenFiles(snapshot.store)
+    _open_tables.appendleft((table, files))
+    return files
 
 
 def ask_indices(snapshot: Snapshot, files: OpenFiles, plan: ScanPlan) -> ScanPlan:

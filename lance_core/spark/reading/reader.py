@@ -24,6 +24,7 @@ from lance_core.spark.reading.read_plan import (
     ask_indices,
     checked_plan,
     find_version,
+    open_files,
     pin,
     plan_ranges,
     plan_tasks,
@@ -72,7 +73,7 @@ class LanceReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """One partition for each task; rows that cannot match the filter are in none."""
         snapshot = find_version(self.options)
-        files = OpenFiles(snapshot.store)
+        files = open_files(snapshot, self.options)
         plan = ask_indices(snapshot, files, self.plan())
         batches = find_few_rows(snapshot, files, plan, self.options)
         if batches is not None:
