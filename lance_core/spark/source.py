@@ -17,9 +17,9 @@ from lance_core.spark.common.options import parse_options
 from lance_core.spark.common.read_options import ReadOptions
 from lance_core.spark.common.task_memory import keep_modules
 from lance_core.spark.common.worker_errors import without_traceback
-from lance_core.spark.reading.pushdown import describe, take_pushdown
+from lance_core.spark.reading.pushdown import asks_newest, describe, take_pushdown
 from lance_core.spark.reading.read_plan import find_version, pin, readable_schema, scan_plan
-from lance_core.spark.reading.reader import LanceReader
+from lance_core.spark.reading.reader import LanceReader, OutdatedReader
 from lance_core.spark.writing.rows_writer import rows_writer
 
 if TYPE_CHECKING:
@@ -93,6 +93,8 @@ class LanceDataSource(DataSource):
             from lance_core.spark.reading.changes import LanceChangeReader  # noqa: PLC0415 rarely needed
 
             return LanceChangeReader(options, schema)
+        if asks_newest(schema) and _resolve_rows(parse_options(ReadOptions, self._given))[2] != self._description:
+            return OutdatedReader()
         pushed, schema = take_pushdown(schema)
         if pushed is not None:
             options = pushed.apply(options, tuple(schema.names))

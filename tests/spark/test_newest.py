@@ -1,6 +1,8 @@
 """Which version a query reads through a view or a DataFrame that names none."""
 
 import logging
+import shutil
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -84,6 +86,67 @@ def test_one_query_reads_one_version_in_all_its_places(spark, table):
         assert count(spark, "v") == 9 + version
     finally:
         register(spark)
+
+
+class Counting(LanceDataSource):
+    """A source that writes down each time that a version was looked for."""
+
+    def schema(self):
+        with open(self.options["path"] + " calls", "a") as file:  # noqa: PTH123 it runs in another process
+            file.write("1")
+        return super().schema()
+
+
+@pytest.fixture
+def indexed(spark, table):
+    """A table whose ids have an index, and a view of it."""
+    lance_core.dataset(table).create_scalar_index("id", "BTREE")
+    view(spark, "v", table)
+    spark.dataSource.register(Counting)
+    yield table
+    register(spark)
+
+
+def look_up(spark, number):
+    return [row["id"] for row in spark.table("v").where(f"id = {number}").collect()]
+
+
+def test_look_ups_in_an_index_do_not_look_for_the_version_first(spark, indexed):
+    calls = Path(indexed + " calls")
+    assert look_up(spark, 3) == [3]
+    before = calls.read_text()
+    assert [look_up(spark, number) for number in (4, 4, 50)] == [[4], [4], []]
+    assert calls.read_text() == before != ""
+
+
+def test_look_ups_in_an_index_see_what_others_commit(spark, indexed):
+    assert look_up(spark, 50) == []
+    append(indexed, 50)
+    assert look_up(spark, 50) == [50]
+    lance_core.dataset(indexed).delete("id = 3")
+    assert look_up(spark, 3) == []
+    append(indexed, 51)
+    twice = "SELECT a.id, b.id, (SELECT max(id) FROM v) FROM v a JOIN v b ON a.id = b.id WHERE a.id = 51"
+    assert spark.sql(twice).collect() == [(51, 51, 51)]
+    append(indexed, 52)
+    assert count(spark, "v") == 12
+    lance_core.dataset(indexed, 1).restore()
+    assert [look_up(spark, number) for number in (3, 50)] == [[3], []]
+
+
+def test_look_ups_in_an_index_see_a_table_that_was_made_anew(spark, indexed):
+    assert look_up(spark, 3) == [3]
+    version = lance_core.dataset(indexed).version
+    shutil.rmtree(indexed)
+    with pytest.raises(AnalysisException, match="DatasetNotFoundError"):
+        look_up(spark, 3)
+    lance_core.write_dataset(pa.table({"id": [7]}), indexed)
+    lance_core.dataset(indexed).create_scalar_index("id", "BTREE")
+    assert lance_core.dataset(indexed).version == version
+    assert [look_up(spark, number) for number in (3, 7)] == [[], [7]]
+    lance_core.dataset(indexed).alter_columns({"path": "id", "data_type": pa.int32()})
+    with pytest.raises(AnalysisException, match="make it again"):
+        look_up(spark, 7)
 
 
 def test_a_view_ignores_new_columns_and_refuses_changed_ones(spark, table):

@@ -1,9 +1,11 @@
 package lance_core;
 
+import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Collections;
 import java.util.HashMap;
 import java.util.Iterator;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.WeakHashMap;
@@ -32,8 +34,11 @@ public class LancePlanner extends Rule {
   /** Options that keep a relation at its version; the names are filled in before the source is compiled. */
   private static final List PINNING = Arrays.asList("$PINNING".split(","));
 
+  private static final int MOST_RECENT = 16;
+
   private final Map queries = Collections.synchronizedMap(new WeakHashMap());
   private final Map pinned = Collections.synchronizedMap(new WeakHashMap());
+  private final Map recent = Collections.synchronizedMap(new LinkedHashMap());
   private boolean failed = false;
 
   public TreeNode apply(TreeNode plan) {
@@ -42,12 +47,13 @@ public class LancePlanner extends Rule {
     if (tracker.isEmpty() || plan instanceof Subquery) {
       return plan; // Subqueries are part of the plan that is optimized next.
     }
+    Map versions = versions(tracker.get());
     TreeNode result = plan;
     try {
-      result = ((LogicalPlan) plan).transformUpWithSubqueries(new Binding(this, versions(tracker.get())));
-      if (isOn()) {
-        result = ((LogicalPlan) result).transformUpWithSubqueries(new Pushdown());
-        result = FoundRows.put(result);
+      try {
+        result = planned(plan, versions, true);
+      } catch (LanceVersion.Outdated error) {
+        result = planned(plan, versions, false);
       }
       return Writes.distribute(result);
     } catch (Throwable error) {
@@ -56,6 +62,76 @@ public class LancePlanner extends Rule {
       }
       warn(error);
       return result;
+    }
+  }
+
+  /**
+   * The plan with versions bound and scans that read what it needs.
+   *
+   * @param isTrusting whether the version of an indexed table that was read last is taken for the newest until Python is
+   *     asked anyway: for the rows that an index finds, or to confirm it
+   * @throws LanceVersion.Outdated there is a newer one
+   */
+  private TreeNode planned(TreeNode plan, Map versions, boolean isTrusting) {
+    TreeNode bound = ((LogicalPlan) plan).transformUpWithSubqueries(new Binding(this, versions, isTrusting));
+    TreeNode pushed = bound;
+    if (isOn()) {
+      try {
+        pushed = ((LogicalPlan) bound).transformUpWithSubqueries(new Pushdown());
+        pushed = FoundRows.put(pushed);
+      } catch (LanceVersion.Outdated error) {
+        recent.keySet().removeAll(forgotten(versions));
+        throw error;
+      } catch (Throwable error) {
+        warn(error);
+      }
+    }
+    confirm(versions);
+    return pushed;
+  }
+
+  /** Forget the versions that the query trusts; return their options. */
+  private static List forgotten(Map versions) {
+    List options = new ArrayList();
+    for (Iterator entries = versions.entrySet().iterator(); entries.hasNext();) {
+      Map.Entry entry = (Map.Entry) entries.next();
+      if (((LanceVersion) entry.getValue()).isTrusted()) {
+        options.add(entry.getKey());
+        entries.remove();
+      }
+    }
+    return options;
+  }
+
+  /** Ask for the newest versions where no index was asked. */
+  private void confirm(Map versions) {
+    boolean isOutdated = false;
+    for (Iterator entries = versions.entrySet().iterator(); entries.hasNext();) {
+      Map.Entry entry = (Map.Entry) entries.next();
+      LanceVersion version = (LanceVersion) entry.getValue();
+      if (version.isTrusted()) {
+        LanceVersion newest = version.confirmed();
+        if (newest != version) {
+          entry.setValue(newest);
+          keep(newest);
+          isOutdated = true;
+        }
+      }
+    }
+    if (isOutdated) {
+      throw new LanceVersion.Outdated();
+    }
+  }
+
+  private void keep(LanceVersion version) {
+    synchronized (recent) {
+      recent.remove(version.options());
+      if (version.isIndexed()) {
+        recent.put(version.options(), version.again());
+      }
+      if (recent.size() > MOST_RECENT) {
+        recent.remove(recent.keySet().iterator().next());
+      }
     }
   }
 
@@ -101,10 +177,12 @@ public class LancePlanner extends Rule {
   public static class Binding extends scala.runtime.AbstractPartialFunction {
     private final LancePlanner planner;
     private final Map versions;
+    private final boolean isTrusting;
 
-    public Binding(LancePlanner planner, Map versions) {
+    public Binding(LancePlanner planner, Map versions, boolean isTrusting) {
       this.planner = planner;
       this.versions = versions;
+      this.isTrusting = isTrusting;
     }
 
     public boolean isDefinedAt(Object node) {
@@ -147,10 +225,17 @@ public class LancePlanner extends Rule {
 
     private LanceVersion newestVersion(DataSourceV2Relation relation) {
       LanceVersion version = (LanceVersion) versions.get(relation.options());
-      if (version == null) {
-        version = LanceVersion.newest(relation);
-        versions.put(relation.options(), version);
+      if (version != null) {
+        return version;
       }
+      LanceVersion last = isTrusting ? (LanceVersion) planner.recent.get(relation.options()) : null;
+      if (last != null && last.fits(relation.table().schema())) {
+        version = last.again();
+      } else {
+        version = LanceVersion.newest(relation);
+        planner.keep(version);
+      }
+      versions.put(relation.options(), version);
       return version;
     }
   }

@@ -18,6 +18,7 @@ import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceRead
 import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonTable;
 import org.apache.spark.sql.types.Metadata;
+import org.apache.spark.sql.types.MetadataBuilder;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
@@ -32,6 +33,8 @@ public class LanceVersion {
   private static final String BEGIN = "lance-description:";
   private static final String END = ":lance-description";
   private static final String ROWS = "lance-rows:";
+  private static final String OUTDATED = "lance-outdated:";
+  private static final String NEWEST = "lance.newest";
   private static final int MOST_SCANS = 16;
 
   private final String name;
@@ -42,6 +45,7 @@ public class LanceVersion {
   private final long width;
   private final Map scans = new LinkedHashMap();
   private Scan any;
+  private boolean isTrusted = false;
 
   private LanceVersion(String name, CaseInsensitiveStringMap options, PythonDataSourceV2 provider, Option schema) {
     this.name = name;
@@ -50,6 +54,41 @@ public class LanceVersion {
     this.source = provider.getOrCreateDataSourceInPython(name, options, schema);
     this.description = describe(source);
     this.width = (schema.isDefined() ? (StructType) schema.get() : source.schema()).defaultSize();
+  }
+
+  private LanceVersion(LanceVersion other) {
+    this.name = other.name;
+    this.options = other.options;
+    this.provider = other.provider;
+    this.source = other.source;
+    this.description = other.description;
+    this.width = other.width;
+    this.isTrusted = true;
+  }
+
+  /** This version for another query, which has to find out whether it is still the newest. */
+  public LanceVersion again() {
+    return new LanceVersion(this);
+  }
+
+  /** Return whether nobody has yet looked whether this is still the newest version. */
+  public boolean isTrusted() {
+    return isTrusted;
+  }
+
+  /** The newest version: this one, if it still is. */
+  public LanceVersion confirmed() {
+    LanceVersion newest = new LanceVersion(name, options, provider(name), Option.empty());
+    if (!newest.isDescribed() || !newest.description.equals(description)) {
+      return newest;
+    }
+    isTrusted = false;
+    return this;
+  }
+
+  /** Return whether there are indices. */
+  public boolean isIndexed() {
+    return isDescribed() && texts("indexed").length > 0;
   }
 
   /** The version that options name now; all its columns. */
@@ -201,13 +240,22 @@ public class LanceVersion {
     return true;
   }
 
-  /** Plan a scan in Python, once; Spark shares exchanges of scans whose batches are the same. */
+  /**
+   * Plan a scan in Python, once; Spark shares exchanges of scans whose batches are the same.
+   *
+   * @throws Outdated the version was trusted to be the newest, and is not any more
+   */
   public synchronized Scan scan(StructType asked) {
     String key = asked.json();
     Scan scan = (Scan) scans.get(key);
     if (scan == null) {
       PythonDataSourceV2 planned = provider(name);
-      PythonDataSourceReadInfo info = provider.source().createReadInfoInPython(source, asked, false);
+      StructType given = isTrusted ? withQuestion(asked) : asked;
+      PythonDataSourceReadInfo info = provider.source().createReadInfoInPython(source, given, false);
+      if (isTrusted && find(info, OUTDATED) >= 0) {
+        throw new Outdated();
+      }
+      isTrusted = false;
       planned.setReadInfo(info);
       scan = new PlannedScan(new PythonTable(planned, name, asked).newScanBuilder(options).build(), found(info));
       if (scans.size() >= MOST_SCANS) {
@@ -220,19 +268,35 @@ public class LanceVersion {
 
   /** The rows of a scan as an Arrow stream, if Python has read them while it planned; else null. */
   private static byte[] found(PythonDataSourceReadInfo info) {
-    if (info.partitions().size() != 1) {
+    int begin = find(info, ROWS);
+    if (begin < 0) {
       return null;
     }
     byte[] pickled = (byte[]) info.partitions().head();
     String text = new String(pickled, StandardCharsets.ISO_8859_1);
-    int begin = text.indexOf(ROWS);
-    if (begin < 0) {
-      return null;
-    }
     int size = begin + ROWS.length();
     int start = text.indexOf(':', size) + 1;
     return Arrays.copyOfRange(pickled, start, start + Integer.parseInt(text.substring(size, start - 1)));
   }
+
+  /** Where a mark stands in the only partition of a plan; -1 if it does not. */
+  private static int find(PythonDataSourceReadInfo info, String mark) {
+    if (info.partitions().size() != 1) {
+      return -1;
+    }
+    return new String((byte[]) info.partitions().head(), StandardCharsets.ISO_8859_1).indexOf(mark);
+  }
+
+  /** The columns with the question whether this version is still the newest. */
+  private static StructType withQuestion(StructType asked) {
+    StructField[] fields = (StructField[]) asked.fields().clone();
+    Metadata metadata = new MetadataBuilder().withMetadata(fields[0].metadata()).putBoolean(NEWEST, true).build();
+    fields[0] = new StructField(fields[0].name(), fields[0].dataType(), fields[0].nullable(), metadata);
+    return new StructType(fields);
+  }
+
+  /** Another version than the one that was trusted to be the newest. */
+  public static class Outdated extends RuntimeException {}
 
   public synchronized Scan anyScan() {
     if (any == null) {

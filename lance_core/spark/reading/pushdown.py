@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 KEY = "lance.pushdown"
 """Key of the metadata of a column; its value is an object with the attributes of `Pushdown`."""
 
+NEWEST = "lance.newest"
+"""Key of the metadata of a column: the rule has not asked yet whether the version is still the newest."""
+
 _BEGIN, _END = "lance-description:", ":lance-description"
 
 _COMPARABLE = frozenset(
@@ -72,6 +75,11 @@ class Pushdown:
         )
 
 
+def asks_newest(schema: StructType) -> bool:
+    """Return whether the reader has to find out if the version is still the newest."""
+    return bool(schema.fields) and NEWEST in schema.fields[0].metadata
+
+
 def take_pushdown(schema: StructType) -> tuple[Pushdown | None, StructType]:
     """Return what was pushed into a scan, if the rule made it, and its schema without that."""
     pushed: dict[str, Any] | None = schema.fields[0].metadata.get(KEY) if schema.fields else None
@@ -99,6 +107,7 @@ def describe(snapshot: Snapshot, plan: ScanPlan) -> str:
     }
     described = {
         "version": snapshot.version,
+        "committed": str(manifest.timestamp),  # no other version of this number has that, also of a table made anew
         "rows": manifest.num_rows,
         "bytes": manifest.fragments.data_file_totals()[1],
         "stable_ids": manifest.uses_stable_row_ids,
@@ -106,7 +115,7 @@ def describe(snapshot: Snapshot, plan: ScanPlan) -> str:
         "properties": list(properties.values()),
         "paths": list(paths),
         "sql": list(paths.values()),
-        "indexed": [paths[path] for path in indexed if paths.get(path)],
+        "indexed": [paths[path] for path in sorted(indexed) if paths.get(path)],
     }
     return marked(described)
 

@@ -6,11 +6,12 @@ records of its fragments with it and reads no manifest.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from lance_core.errors import InvalidInputError
 from lance_core.scan.fragment_reader import FragmentReader
 from lance_core.scan.fragments import scan_fragment
 from lance_core.scan.open_files import OpenFiles
@@ -88,6 +89,25 @@ class LanceReader(DataSourceReader):
             return partition.batches() if isinstance(partition, FoundRows) else iter(())
         keep_freed_memory()
         return self.answer(scan_partition(partition, self.plan()))
+
+
+@dataclass(slots=True)
+class Outdated(InputPartition):
+    """Tells the planner rule, which looks for the mark, that there is a newer version than the one it trusts."""
+
+    mark: bytes = b"lance-outdated:"
+
+
+class OutdatedReader(DataSourceReader):
+    """Reads nothing: the planner rule begins anew with the newest version."""
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Return the news."""
+        return [Outdated()]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Refuse to read."""
+        raise InvalidInputError(f"There is a newer version than the one that was planned, so {partition} has no rows.")
 
 
 def scan_partition(partition: LancePartition, plan: ScanPlan) -> Iterator[pa.RecordBatch]:
