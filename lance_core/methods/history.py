@@ -123,7 +123,7 @@ def restore(dataset: OpenDataset) -> None:
     # The newest version is not opened: it may be damaged, and going back to this one the remedy.
     read_version = newest_version(store)
     transaction = new_transaction(read_version, Restore(version=dataset.version), properties=None, message=None)
-    dataset.snapshot = commit(store, transaction)
+    dataset.snapshot = commit(store, transaction, has_new_uuid=True)
 
 
 def read_transaction(dataset: OpenDataset, version: int) -> Transaction | None:

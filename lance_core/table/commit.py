@@ -26,6 +26,7 @@ from lance_core.errors import (
     DatasetAlreadyExistsError,
     DatasetNotFoundError,
     InvalidInputError,
+    LanceError,
     NotFoundError,
     VersionNotFoundError,
 )
@@ -55,6 +56,7 @@ from lance_core.table.snapshot import (
     Snapshot,
     decode_version,
     find_newest,
+    load_known_manifest,
     load_manifest,
     load_transaction,
     open_snapshot,
@@ -176,7 +178,7 @@ def _run(committer: _Committer) -> Snapshot:
     restored = operation.version if isinstance(operation, Restore) else None
     try:
         # A clean-up that begins before we publish would take what only the restored version needs.
-        with keeping(committer.store, restored, uuid=uuid, runtime=committer.runtime):
+        with keeping(committer.store, restored, uuid=uuid, runtime=committer.runtime, is_read_inside=True):
             return committer.run()
     except CommitOutcomeUnknownError:
         raise  # whatever was written may be in use
@@ -207,8 +209,8 @@ class _Committer:
     """State of one commit over its attempts.
 
     ``checked`` is the newest version whose transaction was judged, ``must_rebase`` whether one of them deleted rows
-    in our fragments, ``staged`` the transaction whose file was written last, with its encoded form, ``leftovers`` the
-    files written that nobody needs unless the commit lands.
+    in our fragments, ``restored`` the version that this attempt brings back, ``staged`` the transaction whose file was
+    written last, with its encoded form, ``leftovers`` the files written that nobody needs unless the commit lands.
     """
 
     store: Store
@@ -226,6 +228,7 @@ class _Committer:
     finish_files: Callable[[], None] | None = None
     must_rebase: bool = False
     files_checked: bool = False
+    restored: Manifest | None = None
     dictionaries: StagedDictionaries | None = None
     staged: tuple[Transaction, bytes] | None = None
     attempts: int = 0
@@ -326,28 +329,41 @@ class _Committer:
 
         Neither depends on what others committed, as a rule: the transaction is written again if it must be rebased.
         """
+        works = self._works_ahead()
+        if not works:
+            return find_newest(self.store)
+        return cast("Versions", list(each(self.store, [*works, partial(find_newest, self.store)]))[-1])
+
+    def _works_ahead(self) -> list[Callable[[], object]]:
+        """Return what the first attempt on an object store does while the newest version is looked for."""
+        if self.attempts > 1 or not self.has_new_uuid or objects_at_once(self.store) < 2:
+            return []
+        if isinstance(self.operation, Restore) and self.read is None:
+            return [partial(self._stage, self.transaction), self._read_restored, self._read_expected]
         expected = self._expected_base()
         if expected is None:
-            return find_newest(self.store)
+            return []
         self._check_allows(expected)
         transaction = self._on_top_of(expected)
-        works: list[Callable[[], Versions | None]] = [
-            partial(self._check_files, expected),
-            partial(find_newest, self.store),
-        ]
+        works: list[Callable[[], object]] = [partial(self._check_files, expected)]
         if transaction is self.transaction:  # a rewrite that reserved no ids depends on the newest version
-            works.insert(0, partial(self._write_ahead, transaction))
-        return cast("Versions", list(each(self.store, works))[-1])
+            works.insert(0, partial(self._stage, transaction))
+        return works
 
     def _expected_base(self) -> Manifest | None:
-        """Return the version that the first attempt probably builds on, if it pays to prepare for that."""
-        if self.attempts > 1 or not self.has_new_uuid or objects_at_once(self.store) < 2:
-            return None
+        """Return the version that the first attempt probably builds on, if it is open."""
         is_creation = isinstance(self.operation, Overwrite) and not self.transaction.read_version
         return self._new_table() if is_creation else self.read
 
-    def _write_ahead(self, transaction: Transaction) -> None:
-        self._stage(transaction)
+    def _read_expected(self) -> None:
+        """Read the version that the first attempt probably builds on; if that fails, it is read again when it is."""
+        with suppress(LanceError):
+            self.read = load_known_manifest(self.store, self.transaction.read_version)
+
+    def _read_restored(self) -> None:
+        """Read the version that a restore brings back."""
+        if isinstance(self.operation, Restore) and self.restored is None:
+            self.restored = load_known_manifest(self.store, self.operation.version)
 
     def _check_allows(self, base: Manifest) -> None:
         """Check that the operation may build on a version."""
@@ -538,8 +554,8 @@ class _Committer:
 
     def _publish(self, base: Manifest, transaction: Transaction, naming: ManifestNaming) -> Manifest | None:
         """Write transaction and manifest; None if the version was taken by another writer."""
-        operation = transaction.operation
-        restored = load_manifest(self.store, operation.version) if isinstance(operation, Restore) else None
+        self._read_restored()
+        restored, self.restored = self.restored, None  # another attempt looks again whether it is there
         manifest = apply(
             base,
             transaction,

@@ -72,10 +72,20 @@ def create_tag(store: Store, name: str, version: int, *, runtime: Runtime = SYST
 
 
 @contextmanager
-def keeping(store: Store, version: int | None, *, uuid: str, runtime: Runtime) -> Generator[None]:
+def keeping(
+    store: Store, version: int | None, *, uuid: str, runtime: Runtime, is_read_inside: bool = False
+) -> Generator[None]:
     """Keep a version from clean-up, by a tag of its own, while something happens; None for nothing to keep.
 
     Whoever dies inside leaves the tag, which clean-up heeds for as long as work may take.
+
+    Args:
+        store: The branch that the version is on.
+        version: Its number.
+        uuid: Part of the name of the tag.
+        runtime: Clock.
+        is_read_inside: What happens inside reads the version before it does anything else that depends on it. Otherwise
+            this looks whether the version is there: a clean-up may have taken it before it saw the tag.
 
     Raises:
         VersionNotFoundError: There is no such version.
@@ -83,14 +93,18 @@ def keeping(store: Store, version: int | None, *, uuid: str, runtime: Runtime) -
     if version is None or version & DETACHED_BIT:
         yield
         return
-    name = f"{KEEPING_PREFIX}{uuid}"
-    with suppress(RefAlreadyExistsError):  # we are here for the second time
-        create_tag(store, name, version, runtime=runtime)
+    root, branch = branch_of(store)
+    name, now = f"{KEEPING_PREFIX}{uuid}", runtime.now()
+    path = tag_path(name)
+    tag = Tag(name=name, version=version, branch=branch, manifest_size=0, created_at=now, updated_at=now)
+    root.put_if_absent(path, encode_tag(tag))  # it is there if we are here for the second time
     try:
+        if not is_read_inside:
+            manifest_size(store, version)
         yield
     finally:
         with suppress(Exception):
-            branch_of(store)[0].delete([tag_path(name)])
+            root.delete([path])
 
 
 def drop_forgotten(store: Store, before: datetime) -> None:

@@ -110,7 +110,7 @@ def open_snapshot(store: Store, version: int | None = None, *, expected: int | N
         UnsupportedError: The table uses a feature that lance_core cannot read.
     """
     if version is not None:
-        return _opened(store, _load_known(store, version))
+        return _opened(store, load_known_manifest(store, version))
     while True:
         versions, manifest = _find_expected(store, expected)
         newest = versions.newest
@@ -118,7 +118,7 @@ def open_snapshot(store: Store, version: int | None = None, *, expected: int | N
             raise DatasetNotFoundError("there is no Lance dataset here; write one first", path=store.uri)
         try:
             if manifest is None or newest != expected or versions.naming is not ManifestNaming.V2:
-                manifest = _load_known(store, newest, versions.naming)
+                manifest = load_known_manifest(store, newest, versions.naming)
             return _opened(store, manifest)
         except VersionNotFoundError:
             # Cleaned up since it was listed, so there is a newer one; if there is none, the listing was wrong.
@@ -139,7 +139,7 @@ def _find_expected(store: Store, expected: int | None) -> tuple[Versions, Manife
 
     def load() -> Manifest | None:
         try:
-            return _load_known(store, expected, ManifestNaming.V2)
+            return load_known_manifest(store, expected, ManifestNaming.V2)
         except LanceError:  # read again, if it is the newest
             return None
 
@@ -279,7 +279,7 @@ def load_manifest(store: Store, version: int, *, naming: ManifestNaming | None =
     return completed(store, decode_version(store, version, naming=naming))
 
 
-def _load_known(store: Store, version: int, naming: ManifestNaming | None = None) -> Manifest:
+def load_known_manifest(store: Store, version: int, naming: ManifestNaming | None = None) -> Manifest:
     """As `load_manifest`, for versions that are opened again and again."""
     data, path = load_manifest_file(store, version, naming=naming)
     return completed(store, decode_known_manifest(data, version=version, path=path))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from lance_core.errors import VersionNotFoundError
+from lance_core.errors import NotFoundError, VersionNotFoundError
 from lance_core.format.table.operations import (
     CreateIndex,
     Delete,
@@ -22,8 +22,9 @@ from lance_core.format.table.operations import (
     UpdateConfig,
 )
 from lance_core.format.table.paths import DETACHED_BIT, LATEST_VERSION_HINT, ManifestNaming, manifest_path
-from lance_core.table.locations import branch_of, settle, with_bases
+from lance_core.table.locations import branch_of, object_sizes, settle, with_bases
 from lance_core.table.publish import is_on_branch, is_whole, outcome_unknown
+from lance_core.table.read_ahead import each
 from lance_core.table.rebase import covers_deletions
 from lance_core.table.refs import list_tags_strictly
 from lance_core.table.rules.ancestry import descends
@@ -55,10 +56,10 @@ def is_visible(store: Store, manifest: Manifest, transaction: Transaction, namin
     """
     operation = transaction.operation
     try:
-        newest = find_newest(store, is_certain=True).newest
+        newest, has_source = _looked_for(store, operation, naming)
         if newest == manifest.version:
             _write_hint(store, manifest.version)
-            if not isinstance(operation, Restore):
+            if has_source:
                 return True
         is_built_on = _is_built_on(store, manifest, transaction, naming)
         if is_built_on is False:
@@ -68,6 +69,24 @@ def is_visible(store: Store, manifest: Manifest, transaction: Transaction, namin
     if is_built_on is None:
         raise outcome_unknown(store, manifest.version, transaction.uuid)
     return is_built_on
+
+
+def _looked_for(store: Store, operation: Operation, naming: ManifestNaming) -> tuple[int | None, bool]:
+    """Return the newest version, and whether the version that a restore brought back is there."""
+    if not isinstance(operation, Restore) or operation.version & DETACHED_BIT:
+        return find_newest(store, is_certain=True).newest, True
+
+    def find() -> int | None:
+        return find_newest(store, is_certain=True).newest
+
+    def look() -> bool:
+        try:
+            return bool(object_sizes(store, [manifest_path(operation.version, naming)]))
+        except NotFoundError:
+            return False
+
+    newest, has_source = each(store, (find, look))
+    return newest, bool(has_source)
 
 
 def _is_built_on(store: Store, manifest: Manifest, transaction: Transaction, naming: ManifestNaming) -> bool | None:
