@@ -11,6 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from lance_core.store.tasks import wait_for
 from lance_core.table.locations import begin_puts, objects_at_once
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ class Completion:
             Exception: Of the first file that failed.
         """
         while len(self._pending) > leave:
-            self._pending.popleft().result()
+            wait_for(self._pending.popleft())
         if not self._pending:
             self.close()
 

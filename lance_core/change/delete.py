@@ -12,9 +12,10 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from lance_core.change.completion import Uploads
+from lance_core.change.completion import Completion, Uploads
 from lance_core.change.retries import commit_work
 from lance_core.change.stage import remove_staged
+from lance_core.change.stage_ahead import OutdatedError
 from lance_core.common.frozen import frozen
 from lance_core.errors import CommitOutcomeUnknownError
 from lance_core.format.table.deletion import bitmap_from_numpy
@@ -67,13 +68,23 @@ class _Mark:
 
 
 @contextmanager
-def removing_staged(store: Store, fragments: Sequence[Fragment]) -> Generator[None]:
-    """Remove staged files if what happens inside fails for certain; keep them if that is unknown."""
+def removing_staged(
+    store: Store, fragments: Sequence[Fragment], completion: Completion | None = None
+) -> Generator[None]:
+    """Remove staged files if what happens inside fails for certain; keep them if that is unknown.
+
+    Args:
+        store: Where they are.
+        fragments: The files.
+        completion: Completes those that are not there yet.
+    """
     try:
         yield
-    except CommitOutcomeUnknownError:
+    except (CommitOutcomeUnknownError, OutdatedError):
         raise
     except Exception:
+        if completion is not None:
+            completion.close()
         remove_staged(store, fragments)
         raise
 

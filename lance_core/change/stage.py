@@ -78,6 +78,7 @@ def stage_data(
     replaced: Schema | None = None,
     external_blobs: ExternalBlobs | None = None,
     progress: StagingProgress | None = None,
+    completion: Completion | None = None,
 ) -> tuple[tuple[Fragment, ...], Schema]:
     """Write data in any form for a table.
 
@@ -92,6 +93,7 @@ def stage_data(
         replaced: Schema that a new one replaces.
         external_blobs: Which external blobs are taken; all if None.
         progress: Who is told of files.
+        completion: As of `stage_fragments`.
 
     Returns:
         The staged fragments, and the schema of the table.
@@ -118,6 +120,7 @@ def stage_data(
             new_uuid=lambda: uuid.uuid4().bytes,
             external_blobs=external_blobs,
             progress=progress,
+            completion=completion,
         )
     return fragments, table
 
@@ -141,6 +144,7 @@ def stage_fragments(
     external_blobs: ExternalBlobs | None = None,
     progress: StagingProgress | None = None,
     meanwhile: Callable[[], object] | None = None,
+    completion: Completion | None = None,
 ) -> tuple[Fragment, ...]:
     """Write batches into as many data files as the limits ask for.
 
@@ -155,6 +159,8 @@ def stage_fragments(
         progress: Who is told of files.
         meanwhile: Work that needs all batches to have been read; on stores that are far away, it is done while the last
             files are completed. If the files fail, it is not undone.
+        completion: Completes the files, the last one perhaps after this has returned: the caller waits for it. All are
+            there if None.
 
     Returns:
         One fragment with id 0 for each file; none if there are no rows.
@@ -175,6 +181,7 @@ def stage_fragments(
         page_bytes=limits.page_bytes,
         groups=limits.groups,
         progress=progress,
+        completion=completion,
     )
     with Span("write", store.uri, has_bar=True) as span:
         try:
@@ -187,7 +194,8 @@ def stage_fragments(
             staging.finish()
             if meanwhile is not None:
                 meanwhile()
-            staging.complete()
+            if completion is None:
+                staging.complete()
         except BaseException:
             staging.abort()
             raise
@@ -235,6 +243,7 @@ class FileStaging:
         page_bytes: As in `FileLimits`.
         groups: As in `FileLimits`.
         progress: Who is told of files.
+        completion: Completes the files; one of its own if None.
         fragments: One for each finished file.
         num_rows: Rows in the file being written.
     """
@@ -247,6 +256,7 @@ class FileStaging:
     page_bytes: int | None = None
     groups: RowGroups | None = None
     progress: StagingProgress | None = None
+    completion: Completion | None = None
     fragments: list[Fragment] = field(default_factory=list["Fragment"])
     num_rows: int = 0
     _name: str = ""
@@ -255,7 +265,7 @@ class FileStaging:
     _completion: Completion = field(init=False)
 
     def __post_init__(self) -> None:
-        self._completion = Completion(self.store)
+        self._completion = self.completion or Completion(self.store)
 
     def page_writer(self) -> DataFileWriter:
         """Return the file being written, which takes pages of other files as they are; not for version 0.1."""

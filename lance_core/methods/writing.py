@@ -5,11 +5,12 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
 
+from lance_core.change.completion import Completion
 from lance_core.change.delete import removing_staged
 from lance_core.change.ingest import is_at_hand
 from lance_core.change.retries import new_transaction
 from lance_core.change.stage import stage_data
-from lance_core.change.stage_ahead import Staged, staged_ahead
+from lance_core.change.stage_ahead import OutdatedError, Staged, staged_ahead
 from lance_core.change.targets import target_store
 from lance_core.common.signatures import with_options
 from lance_core.common.unsupported import refuse_given
@@ -43,7 +44,7 @@ from lance_core.values.table_id import table_to_write
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -213,6 +214,7 @@ def write_dataset(
             version = file_version(data_storage_version, existing)
         branch_store = store if existing is None else existing.store
         target = target_store(branch_store, existing, new_bases, target_bases, all_bases=bool(target_all_bases))
+        completion = Completion(target)
         fragments, table = stage_data(
             target,
             data_obj,
@@ -224,8 +226,14 @@ def write_dataset(
             replaced=None if existing is None else existing.manifest.schema,
             external_blobs=_external_blobs(existing, new_bases, may_be_anywhere=allow_external_blob_outside_bases),
             progress=staging_progress(progress),
+            completion=completion if progress is None else None,
         )
-        return Staged(base=existing, target=target, fragments=fragments, table=table, file_version=version)
+        return Staged(existing, target, fragments, table, version, completion)
+
+    def transaction_of(staged: Staged) -> tuple[Transaction, Snapshot | None]:
+        operation, read = _operation(staged, mode, seen, new_bases, config)
+        properties = with_key(transaction_properties, idempotency_key)
+        return _transaction(read, operation, properties, commit_message), read
 
     find = partial(_find_newest, store, branch, seen)
     if seen is None or branch or idempotency_key or progress or not _may_stage_ahead(store, seen, data_obj):
@@ -236,20 +244,48 @@ def write_dataset(
         staged = stage(existing)
     else:
         staged = staged_ahead(Snapshot(store=store, manifest=seen.snapshot.manifest), find, stage)
-    operation, read = _operation(staged, mode, seen, new_bases, config)
-    transaction = _transaction(read, operation, with_key(transaction_properties, idempotency_key), commit_message)
-    with removing_staged(staged.target, staged.fragments):
-        snapshot = commit(
-            with_lock(store if staged.base is None else staged.base.store, commit_lock),
-            transaction,
-            read=read,
-            data_storage_version=staged.file_version,
-            enable_stable_row_ids=enable_stable_row_ids,
-            enable_v2_manifest_paths=enable_v2_manifest_paths,
-            has_new_uuid=True,
-            files_since_s=began_s,
-        )
-    return opened(address, snapshot=snapshot)
+    creation: Any = {
+        "enable_stable_row_ids": enable_stable_row_ids,
+        "enable_v2_manifest_paths": enable_v2_manifest_paths,
+    }
+    commit_staged = partial(_commit_staged, stage=stage, transaction_of=transaction_of, files_since_s=began_s)
+    return opened(address, snapshot=commit_staged(staged, store, commit_lock, **creation))
+
+
+def _commit_staged(
+    staged: Staged,
+    store: Store,
+    commit_lock: CommitLock | None,
+    *,
+    stage: Callable[[Snapshot | None], Staged],
+    transaction_of: Callable[[Staged], tuple[Transaction, Snapshot | None]],
+    **options: Any,
+) -> Snapshot:
+    """Commit staged files; if they were staged for a version that is not the newest, begin anew with that.
+
+    Args:
+        staged: The files.
+        store: The dataset.
+        commit_lock: Lock of the caller.
+        stage: Stages files for a version.
+        transaction_of: Returns the transaction of staged files, and its read version.
+        options: Of `commit`.
+    """
+    transaction, read = transaction_of(staged)
+    try:
+        with removing_staged(staged.target, staged.fragments, staged.completion):
+            return commit(
+                with_lock(store if staged.base is None else staged.base.store, commit_lock),
+                transaction,
+                read=read,
+                data_storage_version=staged.file_version,
+                has_new_uuid=True,
+                finish_files=staged.finish,
+                **options,
+            )
+    except OutdatedError:
+        moved = staged.moved(stage)
+    return _commit_staged(moved, store, commit_lock, stage=stage, transaction_of=transaction_of, **options)
 
 
 def _transaction(

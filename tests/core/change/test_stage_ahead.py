@@ -8,9 +8,11 @@ import pyarrow as pa
 import pytest
 
 import lance_core
+from lance_core.change.completion import Completion
+from lance_core.change.delete import removing_staged
 from lance_core.change.ingest import is_at_hand
 from lance_core.change.stage import FileLimits, stage_data
-from lance_core.change.stage_ahead import Staged, staged_ahead
+from lance_core.change.stage_ahead import OutdatedError, Staged, staged_ahead
 from lance_core.change.targets import DEFAULT_TARGETS
 from lance_core.errors import SchemaMismatchError
 
@@ -28,7 +30,23 @@ def stage(existing, *, data=ROWS):
     fragments, schema = stage_data(
         target, data, None, table=existing.manifest.schema, limits=LIMITS, data_storage_version="2.2"
     )
-    return Staged(base=existing, target=target, fragments=fragments, table=schema, file_version="2.2")
+    return Staged(
+        target=target,
+        base=existing,
+        fragments=fragments,
+        table=schema,
+        file_version="2.2",
+        completion=Completion(target),
+    )
+
+
+def staged_for_newest(table, find, stage):
+    staged = staged_ahead(table.snapshot, find, stage)
+    try:
+        staged.finish()
+    except OutdatedError:
+        return staged.moved(stage)
+    return staged
 
 
 def newest(table):
@@ -51,20 +69,31 @@ def test_both_are_done_at_the_same_time(table):
         is_staged.set()
         return staged
 
-    assert staged_ahead(table.snapshot, find, tell).base.version == 1
+    assert staged_for_newest(table, find, tell).base.version == 1
 
 
 def test_files_that_fit_the_newest_version_are_for_that(table):
     lance_core.write_dataset(ROWS, table.uri, mode="append")
-    staged = staged_ahead(table.snapshot, partial(newest, table), stage)
+    before = files(table)
+    staged = staged_for_newest(table, partial(newest, table), stage)
     assert staged.base.version == 2
+    assert len(files(table) - before) == 1
+
+
+def test_files_for_a_table_that_was_replaced_are_for_the_new_one(table):
+    lance_core.LanceDataset.drop(table.uri)
+    lance_core.write_dataset(ROWS, table.uri)
+    staged = staged_ahead(table.snapshot, partial(newest, table), stage)
+    with pytest.raises(OutdatedError):
+        staged.finish()
+    assert staged.moved(stage).base.manifest.transaction_file != table.snapshot.manifest.transaction_file
 
 
 def test_files_for_another_schema_are_replaced(table):
     other = lance_core.dataset(table.uri)
     other.alter_columns({"path": "a", "data_type": pa.int32()})
     before = files(table)
-    staged = staged_ahead(table.snapshot, partial(newest, table), partial(stage, data=ROWS.cast(other.schema)))
+    staged = staged_for_newest(table, partial(newest, table), partial(stage, data=ROWS.cast(other.schema)))
     assert staged.base.version == 2
     assert staged.table.to_arrow() == other.schema
     (fragment,) = staged.fragments
@@ -74,7 +103,7 @@ def test_files_for_another_schema_are_replaced(table):
 def test_data_may_fit_the_newest_version_only(table):
     lance_core.dataset(table.uri).add_columns({"b": "a + 1"})
     data = pa.table({"a": [1], "b": [2]})
-    assert staged_ahead(table.snapshot, partial(newest, table), partial(stage, data=data)).base.version == 2
+    assert staged_for_newest(table, partial(newest, table), partial(stage, data=data)).base.version == 2
     data = pa.table({"c": [1]})
     with pytest.raises(SchemaMismatchError, match="'c'"):
         staged_ahead(table.snapshot, partial(newest, table), partial(stage, data=data))
@@ -86,8 +115,9 @@ def test_nothing_stays_if_the_newest_version_cannot_be_opened(table):
     def find():
         raise ConnectionError("lost")
 
-    with pytest.raises(ConnectionError):
-        staged_ahead(table.snapshot, find, stage)
+    staged = staged_ahead(table.snapshot, find, stage)
+    with pytest.raises(ConnectionError), removing_staged(staged.target, staged.fragments, staged.completion):
+        staged.finish()
     assert files(table) == before
 
 
