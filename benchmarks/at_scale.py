@@ -110,6 +110,29 @@ def small_fragments(root: Path, scale: float, rounds: int) -> dict[str, Spent]:
     }
 
 
+def tiny_fragments(root: Path, scale: float, rounds: int) -> dict[str, Spent]:
+    """Open and read tables of up to 2,000 and 20,000 fragments of one row, each a file of three columns."""
+    found: dict[str, Spent] = {}
+    for number in (2_000, 20_000):
+        count = max(int(number * min(scale, 1)), 100)
+        places = list(range(0, count, 2))[:10_000]
+        columns = {"id": range(count), "x": [place / 8 for place in range(count)]}
+        path = str(root / f"{number} tiny fragments")
+        rows = pa.table({**columns, "s": [f"name {place % 100}" for place in range(count)]})
+        lance_core.write_dataset(rows, path, max_rows_per_file=1)
+        works: dict[str, Callable[[Any], Any]] = {
+            "filter": lambda table: table.to_table(filter="x > 10"),
+            "scan": lambda table: table.to_table(),
+            "stream": lambda table: sum(batch.num_rows for batch in table.to_batches()),
+            "take": lambda table, places=places: table.take(places),
+        }
+        for name, work in works.items():
+            found[f"{name} of {number:,} fragments of one row"] = _both(
+                lambda engine, work=work, path=path: work(engine.dataset(path)), min(rounds, 3)
+            )
+    return found
+
+
 def _appends(root: Path, rows: pa.Table, rounds: int) -> Spent:
     """Append to tables that grow alike; pylance in all its file versions."""
     calls: dict[str, Callable[[], Any]] = {}

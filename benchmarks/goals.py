@@ -120,6 +120,8 @@ _ALL = (
     Goal(26, "filtered count of taxi", 0.5, 0.15, OfData("taxi", "count")),
     *[Goal(26, f"{work} of 500 small fragments", 3.0, 1.5, Single(f"{work} of small fragments"))
       for work in ("scan", "1 column", "filter 10%", "filter 0%", "count")],
+    *[Goal(26, f"{work} of {number} fragments of one row", 1.0, 0.5, Single(f"{work} of {number} fragments of one row"))
+      for number in ("2,000", "20,000") for work in ("filter", "scan", "stream", "take")],
     *[Goal(27, f"delete 1 % of {one}", 0.8, 0.3, Single(f"delete 1% of {one}")) for one in _TEXTS],
     *[Goal(28, f"compact 100 fragments of {one}", 0.8, 0.25, Single(f"compact {one}")) for one in _TEXTS],
     Goal(29, "memory of a streamed scan", 64, 32, Memory("peak stream"), "MiB"),

@@ -34,7 +34,7 @@ import changes
 import checkouts
 import fresh
 import indices
-from at_scale import imports, opening, small_fragments
+from at_scale import imports, opening, small_fragments, tiny_fragments
 from data import DATA_SETS
 from engines import ENGINES
 from figures import OfData
@@ -140,6 +140,8 @@ def steps(options: argparse.Namespace, root: Path, results: dict[str, Any]) -> I
         print("scan many small fragments ...", flush=True)
         begin()
         singles |= alone(small_fragments, root, options.scale, options.rounds)
+        yield
+        singles |= alone(tiny_fragments, root, options.scale, options.rounds)
         yield
     if "changes" in options.parts:
         print("delete, compact, clean up ...", flush=True)
