@@ -10,7 +10,6 @@ import pyarrow as pa
 
 from lance_core.format.index.vector_index import FLAT_COLUMN, PQ_COLUMN, SQ_COLUMN, SQ_LEVELS
 from lance_core.index.vector.comparisons import (
-    EntryComparison,
     FlatComparison,
     OpenedPartition,
     compare_bits,
@@ -18,6 +17,7 @@ from lance_core.index.vector.comparisons import (
     flat_terms,
 )
 from lance_core.index.vector.distances import COSINE, DOT, HAMMING, computable, squared_norms
+from lance_core.index.vector.entries import EntryComparison
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -156,7 +156,7 @@ class ProductCodes:
 
     def __init__(self, codebook: Vectors, metric: str, *, is_transposed: bool = True) -> None:
         self.codebook = codebook
-        self._book = computable(codebook).astype(np.float64)
+        self._book = computable(codebook)
         self._metric = metric
         self._is_transposed = is_transposed
         self.num_parts, entries, self._part_size = codebook.shape

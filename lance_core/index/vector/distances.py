@@ -22,10 +22,14 @@ Int64s: TypeAlias = npt.NDArray[np.int64]
 L2, COSINE, DOT, HAMMING = "l2", "cosine", "dot", "hamming"
 _METRICS = {"l2": L2, "euclidean": L2, "cosine": COSINE, "dot": DOT, "hamming": HAMMING}
 _FLOATS = (pa.float16(), pa.float32(), pa.float64())
-_PAIR_BYTES = 16 << 20
+_PAIR_BYTES = 1 << 17
+"""Bytes of vectors in double precision that are compared at a time: arrays of 1 MB get new pages of memory each time,
+which took ten times as long as the work on them."""
 _ONE_THREAD_PRODUCT, _ONE_THREAD_VECTOR = (1 << 18) - 1, 9000
 """Multiplications of a product of matrices, or of a matrix and a vector, up to which OpenBLAS takes one thread."""
 _FEWEST_ROWS = 8
+_MAX_UNTHREADED = 1 << 28
+"""Multiplications from which on threads are worth their waits, if one thread would take less than 8 rows at a time."""
 
 
 def metric_named(name: str) -> str:
@@ -111,6 +115,10 @@ def products(vectors: Vectors, factors: Vectors) -> npt.NDArray[Any]:
     """
     count, size = factors.shape
     step = _ONE_THREAD_VECTOR // size if count == 1 else _ONE_THREAD_PRODUCT // (count * size)
+    most = _ONE_THREAD_PRODUCT // (_FEWEST_ROWS * size)
+    if step < _FEWEST_ROWS and 1 < most < count and len(vectors) * count * size <= _MAX_UNTHREADED:
+        parts = [products(vectors, factors[start : start + most]) for start in range(0, count, most)]
+        return np.concatenate(parts, axis=1)
     if step < _FEWEST_ROWS or len(vectors) <= step:
         return vectors @ factors.T
     result = np.empty((len(vectors), count), np.result_type(vectors, factors))
@@ -124,7 +132,7 @@ def pair_distances(queries: Vectors, vectors: Vectors, metric: str) -> Doubles:
     """Return the exact distance of each query to the vector beside it.
 
     Args:
-        queries: Shape (n, dimensions).
+        queries: Shape (n, dimensions); or (1, dimensions), which stands beside all vectors.
         vectors: Shape (n, dimensions).
         metric: Name of the metric.
     """
@@ -135,14 +143,19 @@ def pair_distances(queries: Vectors, vectors: Vectors, metric: str) -> Doubles:
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         for start in range(0, len(vectors), step):
             part = slice(start, start + step)
-            distances[part] = _exact(queries[part].astype(np.float64), vectors[part].astype(np.float64), metric)
+            block = queries if len(queries) == 1 else queries[part]
+            distances[part] = _exact(_doubles(block), _doubles(vectors[part]), metric)
     return distances
+
+
+def _doubles(vectors: Vectors) -> Doubles:
+    return vectors.astype(np.float64, copy=False)
 
 
 def _exact(queries: Doubles, vectors: Doubles, metric: str) -> Doubles:
     if metric == L2:
         return squared_norms(queries - vectors)
-    scores = np.einsum("ij,ij->i", queries, vectors)
+    scores = np.einsum("ij,ij->i", np.broadcast_to(queries, vectors.shape), vectors)
     if metric == DOT:
         return 1 - scores
     return 1 - scores / np.sqrt(squared_norms(queries) * squared_norms(vectors))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import deque
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -379,6 +379,20 @@ class RowLocator:
         return cached
 
 
+class _Probed(NamedTuple):
+    """A partition that is searched.
+
+    Attributes:
+        opened: Its codes.
+        addresses: Shape (rows,).
+        gone: Places of the rows that are not searched.
+    """
+
+    opened: OpenedPartition
+    addresses: Int64s
+    gone: Int64s
+
+
 class _PartitionSearch:
     """Compares queries with partitions of a segment.
 
@@ -405,32 +419,48 @@ class _PartitionSearch:
         order = np.argsort(flat, kind="stable")
         numbers, starts = np.unique(flat[order], return_index=True)
         bounds = pairwise([*starts.tolist(), len(flat)])
-        partitions = self._segment.opened(numbers.tolist())
-        for (number, rows, opened), (start, end) in zip(partitions, bounds, strict=True):
-            self._compare(number, rows, opened, asking[order[start:end]])
+        run: list[_Probed] = []
+        # Those of one query are compared together, which spares most of the steps, unless all rows are candidates.
+        most = _RUN_BYTES if len(chosen) == 1 and self._top.lower == -np.inf else 0
+        num_bytes = 0
+        for (number, rows, opened), (start, end) in zip(self._segment.opened(numbers.tolist()), bounds, strict=True):
+            addresses, gone = self._locator.of(number, rows)
+            if len(gone) < len(rows):
+                run.append(_Probed(opened, addresses, gone))
+                num_bytes += opened.num_bytes
+            if num_bytes > most:
+                self._compare(run, asking[order[start:end]])
+                run.clear()
+                num_bytes = 0
+        self._compare(run, asking[:1])
 
-    def _compare(self, number: int, rows: Int64s, opened: OpenedPartition, members: Int64s) -> None:
-        addresses, gone = self._locator.of(number, rows)
-        if len(gone) == len(rows):
+    def _compare(self, run: Sequence[_Probed], members: Int64s) -> None:
+        """Compare queries with partitions."""
+        if not run:
             return
-        self.num_compared[members] += len(rows) - len(gone)
-        keys, margins = self._comparison.keys(members, opened)
-        keys[:, gone] = np.inf
+        ends = np.cumsum([len(probed.addresses) for probed in run])
+        self.num_compared[members] += ends[-1] - sum(len(probed.gone) for probed in run)
+        keys, margins = self._comparison.keys(members, [probed.opened for probed in run])
+        for probed, end in zip(run, ends.tolist(), strict=True):
+            if len(probed.gone):
+                keys[:, end - len(probed.addresses) + probed.gone] = np.inf
         at, near = self._candidates.near(members, keys, margins)
-        if len(gone):
-            is_searched = addresses[near] >= 0
-            at, near = at[is_searched], near[is_searched]
-        if not len(near):
-            return
-        self._candidates.add(
-            CandidateRows(
-                queries=members[at],
-                keys=keys[at, near].astype(np.float64),
-                margins=margins[at],
-                rows=addresses[near],
-                vectors=self._comparison.vectors(opened, near),
+        owners = np.searchsorted(ends, near, side="right")
+        for owner in np.unique(owners).tolist():
+            probed, hits = run[owner], np.flatnonzero(owners == owner)
+            rows = near[hits] - (ends[owner] - len(probed.addresses))
+            if len(probed.gone):
+                is_searched = probed.addresses[rows] >= 0
+                hits, rows = hits[is_searched], rows[is_searched]
+            candidates = CandidateRows(
+                queries=members[at[hits]],
+                keys=keys[at[hits], near[hits]].astype(np.float64),
+                margins=margins[at[hits]],
+                rows=probed.addresses[rows],
+                vectors=np.empty((len(rows), 0)),
             )
-        )
+            if len(rows):
+                self._candidates.add(self._comparison.candidates(candidates, probed.opened, rows))
         if self._top.lower > -np.inf:  # all rows are candidates: do not hold those of all partitions
             self.finish()
 

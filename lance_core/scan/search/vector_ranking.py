@@ -97,7 +97,8 @@ class NearestRanking:
         if is_refined and len(rows):
             unique, order = np.unique(rows, return_inverse=True)
             vectors = take_vectors(self.manifest, files, nearest.column, unique)
-            distances = pair_distances(nearest.queries[queries], vectors[order], nearest.exact_metric)
+            asked = nearest.queries if len(nearest.queries) == 1 else nearest.queries[queries]
+            distances = pair_distances(asked, vectors[order], nearest.exact_metric)
         top.add(queries, distances, rows)
 
 

@@ -7,8 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lance_core
-from lance_core.index.vector import segment
-from lance_core.index.vector.distances import pair_distances
+from lance_core.index.vector import entries, segment
+from lance_core.index.vector.candidates import CandidateRows
+from lance_core.index.vector.comparisons import OpenedPartition
+from lance_core.index.vector.distances import pair_distances, products
+from lance_core.index.vector.entries import EntryComparison
 from lance_core.index.vector.kmeans import nearest_centroids, train_centroids
 from lance_core.index.vector.top_rows import ExactSearch, TopRows
 from lance_core.spark.functions.nearest import search_batches
@@ -58,6 +61,65 @@ def test_rows_that_come_late_in_many_parts_are_ranked():
     inside = np.flatnonzero((distances >= 0.2) & (distances < 0.9))
     order = inside[np.lexsort((inside, distances[inside]))][:7]
     assert top.finish()[2].tolist() == order.tolist()
+
+
+@given(
+    seed=st.integers(0, 1000),
+    metric=st.sampled_from(["l2", "dot"]),
+    dtype=st.sampled_from(["f2", "f4", "f8"]),
+    sizes=st.sampled_from([(4, 1), (8, 1), (8, 3), (4, 3)]),
+    scale=st.sampled_from([1.0, 1e-3, 1e18, 1e-20]),
+)
+@settings(max_examples=60, deadline=None)
+def test_keys_of_entries_are_off_by_less_than_their_margins(seed, metric, dtype, sizes, scale):
+    rng = np.random.default_rng(seed)
+    num_bits, num_queries = sizes
+    scale = float(np.clip(scale, 1e-3, 10)) if dtype == "f2" else scale
+    parts, size = 6, 3
+    book = (rng.normal(size=(parts, 1 << num_bits, size)) * scale).astype(dtype)
+    queries = (rng.normal(size=(num_queries, parts * size)) * scale).astype(dtype)
+    comparison = EntryComparison(queries, book.astype("f4") if dtype == "f2" else book, metric)
+    members, partitions, expected = np.arange(num_queries), [], []
+    for rows in (50, 1, 30):
+        numbers = rng.integers(0, 1 << num_bits, (parts, rows))
+        codes = numbers if num_bits == 8 else numbers[0::2] | numbers[1::2] << 4
+        centroid = (rng.normal(size=parts * size) * scale).astype(dtype)
+        partitions.append(OpenedPartition(codes=codes.astype(np.uint8), centroid=centroid))
+        stored = book[np.arange(parts)[:, None], numbers].transpose(1, 0, 2).reshape(rows, -1)
+        residuals = queries - centroid if dtype == "f2" else queries.astype("f8") - centroid
+        compared = queries if metric == "dot" else residuals
+        expected.append([pair_distances(query[None], stored, metric) for query in compared])
+    exact = np.concatenate(expected, axis=1)
+    for _ in range(2):  # later comparisons use what the first one leaves
+        keys, margins = comparison.keys(members, partitions)
+        is_sure = np.isfinite(keys) & np.isfinite(margins)[:, None]
+        assert is_sure.all() or scale == 1e18
+        assert (np.abs(keys - exact)[is_sure] <= np.broadcast_to(margins[:, None], keys.shape)[is_sure]).all()
+    rows = np.array([7, 3, 29])
+    lines = {"queries": members[[0, -1, 0]], "rows": rows, "vectors": np.empty((3, 0))}
+    found = CandidateRows(keys=np.zeros(3), margins=np.ones(3), **lines)
+    better = comparison.candidates(found, partitions[2], rows)
+    assert better.keys == pytest.approx(exact[lines["queries"], 51 + rows], rel=1e-12, abs=0)
+    assert not better.margins.any()
+
+
+def test_entries_are_put_together_in_bounded_memory(monkeypatch):
+    monkeypatch.setattr(entries, "_BLOCK_ITEMS", 64)
+    sizes = []
+    monkeypatch.setattr(entries, "products", lambda left, right: sizes.append(left.size) or products(left, right))
+    rng = np.random.default_rng(0)
+    book, codes = rng.normal(size=(4, 256, 2)), rng.integers(0, 256, (4, 100)).astype(np.uint8)
+    partition = OpenedPartition(codes=codes, centroid=np.zeros(8))
+    EntryComparison(rng.normal(size=(2, 8)), book, "l2").keys(np.arange(2), [partition])
+    assert sum(sizes) == 800
+    assert max(sizes) <= 64
+
+
+@pytest.mark.parametrize("count", [1, 5, 70, 400])
+def test_products_in_pieces_are_those_of_matrices(count):
+    rng = np.random.default_rng(0)
+    vectors, factors = rng.normal(size=(100, 700)), rng.normal(size=(count, 700))
+    assert products(vectors, factors) == pytest.approx(vectors @ factors.T)
 
 
 def test_centroids_are_means_of_clusters_and_none_is_empty():

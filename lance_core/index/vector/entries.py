@@ -1,0 +1,221 @@
+"""Compare queries with the entries of a codebook that stand for the rows of a partition (product quantization)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lance_core.index.vector.comparisons import joined
+from lance_core.index.vector.distances import DOT, L2, pair_distances, products, squared_norms
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from lance_core.index.vector.candidates import CandidateRows
+    from lance_core.index.vector.comparisons import Bytes, Keys, OpenedPartition
+    from lance_core.index.vector.distances import Doubles, Int64s, Vectors
+
+_LEVELS = 255
+_BLOCK_ITEMS = 1 << 18
+"""Items of vectors that are put together from entries at a time, for the processor's cache."""
+
+
+class EntryComparison:
+    """Compares entries of a codebook.
+
+    The distance of a query q to centroid c and entries e is the sum of ``|q - c|^2`` and, over the parts of a vector,
+    of ``|e|^2 - 2 (q - c).e``. Keys are hits in one of two ways:
+
+    - For one query, what is summed is looked up in a table of the query for the partition, rounded to 256 levels:
+      Python maps bytes to bytes twice as fast as numpy looks numbers up. A partition that is compared again has the sum
+      of ``|e|^2 + 2 c.e`` of each row, so that one table of ``-2 q.e`` serves all.
+    - For several queries, entries are put together to vectors, which are multiplied with those of all queries.
+
+    Args:
+        queries: Shape (n, dimensions).
+        book: Shape (parts, entries, dimensions of a part), of a type that matrices are multiplied in.
+        metric: Name of the metric.
+    """
+
+    def __init__(self, queries: Vectors, book: Vectors, metric: str) -> None:
+        self._queries = queries
+        self._book = book
+        self._metric = metric
+        self._shared: _RoundedTables | None = None
+        with np.errstate(over="ignore", invalid="ignore"):
+            self._squares = squared_norms(book.reshape(-1, book.shape[2])).reshape(book.shape[:2])
+            self._longest = float(np.sqrt(self._squares.max(axis=1).sum(dtype=np.float64)))
+            self._norms = np.sqrt(squared_norms(queries.astype(np.float64)))
+            if len(queries) == 1:
+                shared = _part_products(queries.astype(book.dtype), book) * (-1 if metric == DOT else -2)
+                self._shared = _RoundedTables(_of_bytes(shared))
+
+    def keys(self, members: Int64s, opened: Sequence[OpenedPartition], /) -> tuple[Keys, Doubles]:
+        """Return distances with the errors of rounded tables, or of products of matrices."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            if self._metric == DOT:
+                residuals = [self._queries[members].astype(np.float64)] * len(opened)
+            else:
+                residuals = [self._residuals(members, partition.centroid) for partition in opened]
+            keys = None if self._shared is None else self._looked_up(self._shared, residuals, opened)
+            return keys or self._multiplied(residuals, opened)
+
+    def _errors(self, norms: Doubles) -> Doubles:
+        """Return the largest rounding errors of products of entries and vectors of these lengths, with sums."""
+        error = (self._queries.shape[1] + 16) * float(np.finfo(self._book.dtype).eps)
+        return error * ((norms + self._longest) ** 2 + (1 if self._metric == DOT else 0))
+
+    def _multiplied(self, residuals: Sequence[Doubles], opened: Sequence[OpenedPartition]) -> tuple[Keys, Doubles]:
+        parts: list[Keys] = []
+        longest = np.zeros(len(residuals[0]))
+        for vectors, partition in zip(residuals, opened, strict=True):
+            squares, factors = squared_norms(vectors), vectors.astype(self._book.dtype)
+            np.fmax(longest, np.sqrt(squares), out=longest)
+            scores = np.empty((partition.codes.shape[1], len(vectors)), factors.dtype)
+            for part, entries in self._entries(partition.codes):
+                block = scores[part]
+                block[:] = products(entries, factors)
+                if self._metric == DOT:
+                    np.subtract(1, block, out=block)
+                else:
+                    block *= -2
+                    block += squared_norms(entries)[:, None]
+                    block += squares.astype(factors.dtype)
+            parts.append(scores.T)
+        return joined(parts), self._errors(longest)
+
+    def _looked_up(
+        self, shared: _RoundedTables, residuals: Sequence[Doubles], opened: Sequence[OpenedPartition]
+    ) -> tuple[Keys, Doubles] | None:
+        """Return the keys of one query; None if they are too large for tables."""
+        vectors, codes = np.concatenate(residuals), [partition.codes for partition in opened]
+        squares = squared_norms(vectors)
+        is_new = any(not partition.is_compared for partition in opened)
+        if self._metric != DOT and (is_new or self._queries.dtype == np.float16):
+            tables = _part_products(vectors.astype(self._book.dtype), self._book)
+            tables *= -2
+            tables += self._squares
+            rounded, errors = _RoundedTables(_of_bytes(tables)), self._errors(np.sqrt(squares.max(keepdims=True)))
+            keys = rounded.totals(codes)
+            for partition in opened:
+                partition.is_compared = True
+        else:
+            rounded, errors = shared, self._errors(self._norms)
+            keys = rounded.totals([np.concatenate(codes, axis=1)])
+            if self._metric != DOT:
+                keys += np.concatenate([self._terms(partition) for partition in opened])
+                centroids = np.stack([partition.centroid for partition in opened]).astype(np.float64)
+                errors += self._errors(np.sqrt(squared_norms(centroids).max(keepdims=True)))
+        keys += 1 if self._metric == DOT else np.repeat(squares, [part.shape[1] for part in codes])
+        return (keys[None], errors + rounded.margin) if np.isfinite(rounded.margin) else None
+
+    def _terms(self, opened: OpenedPartition) -> Keys:
+        """Return ``|e|^2 + 2 c.e`` of each row of a partition."""
+        if not len(opened.terms):
+            of_rows = self._squares + 2 * _part_products(opened.centroid[None].astype(self._book.dtype), self._book)
+            (tables,) = _of_bytes(of_rows.astype(np.float64))
+            terms = np.zeros(opened.codes.shape[1])
+            for table, codes in zip(tables, opened.codes, strict=True):
+                terms += table.take(codes)
+            opened.terms = terms
+        return opened.terms
+
+    def _residuals(self, numbers: Int64s, centroid: Vectors) -> Doubles:
+        """Return queries less a centroid; those of half floats are rounded to half floats, as in pylance."""
+        queries = self._queries[numbers]
+        if queries.dtype == np.float16:
+            return (queries - centroid.astype(np.float16)).astype(np.float64)
+        return queries.astype(np.float64) - centroid
+
+    def _entries(self, codes: Bytes) -> Iterator[tuple[slice, Vectors]]:
+        """Put the entries of rows together, some rows at a time.
+
+        Args:
+            codes: Shape (bytes, rows).
+
+        Returns:
+            Places of rows, and their entries, shape (some rows, dimensions), in memory that is used again.
+        """
+        book, size = self._book, self._queries.shape[1]
+        step = min(max(1, _BLOCK_ITEMS // size), codes.shape[1])
+        memory = np.empty((2, step * size), book.dtype)
+        for start in range(0, codes.shape[1], step):
+            numbers = codes[:, start : start + step]
+            count = numbers.shape[1]
+            if len(numbers) < len(book):  # two in a byte
+                numbers = np.stack([numbers & 15, numbers >> 4], axis=1).reshape(len(book), -1)
+            parts, rows = memory[:, : count * size]
+            parts = parts.reshape(len(book), count, -1)
+            for entries, wanted, part in zip(book, numbers, parts, strict=True):
+                entries.take(wanted, axis=0, out=part, mode="clip")  # without a mode there is one copy more
+            rows.reshape(count, len(book), -1)[:] = parts.transpose(1, 0, 2)
+            yield slice(start, start + count), rows.reshape(count, size)
+
+    def candidates(self, hits: CandidateRows, opened: OpenedPartition, rows: Int64s, /) -> CandidateRows:
+        """Return the rows with their exact distances as keys."""
+        exact = np.empty(len(rows))
+        for part, entries in self._entries(opened.codes[:, rows]):
+            numbers = hits.queries[part] if len(self._queries) > 1 else hits.queries[:1]
+            if self._metric == DOT:
+                exact[part] = pair_distances(self._queries[numbers], entries, DOT)
+            else:
+                exact[part] = pair_distances(self._residuals(numbers, opened.centroid), entries, L2)
+        return replace(hits, keys=exact, margins=np.zeros(len(exact)))
+
+    def distances(self, candidates: CandidateRows) -> Doubles:
+        """Return the keys."""
+        return candidates.keys
+
+
+class _RoundedTables:
+    """Tables for each byte of codes, rounded to levels.
+
+    Args:
+        tables: Shape (tables, bytes, 256); its memory is used up.
+
+    Attributes:
+        margin: By how much sums may be off; infinite or NaN if some number is.
+    """
+
+    def __init__(self, tables: Vectors) -> None:
+        least = tables.min(axis=2)
+        # Whole numbers follow from a product with 1 / step, which must be finite.
+        smallest = 4 * float(np.finfo(tables.dtype).tiny)
+        self._step = max(float((tables.max(axis=2) - least).max(initial=0)) / _LEVELS, smallest)
+        tables -= least[..., None]
+        tables *= 1 / self._step
+        self._levels = [[line.tobytes() for line in table] for table in tables.astype(np.uint8)]  # rounded down
+        half = self._step * tables.shape[1] / 2
+        self._starts = least.sum(axis=1, dtype=np.float64) + half
+        self.margin = half * (1 + 1e-4) if np.isfinite(self._starts).all() else np.inf
+
+    def totals(self, codes: Sequence[Bytes]) -> Doubles:
+        """Return the sum for each row of codes, shape (bytes, rows), by the table of these codes; shape (all rows,)."""
+        lengths = [numbers.shape[1] for numbers in codes]
+        num_bytes = len(codes[0])
+        # A sum over all lines at once would change the type of all levels first, which takes eight times as long.
+        totals = np.zeros(sum(lengths), np.uint16 if num_bytes * _LEVELS < 1 << 16 else np.uint32)
+        for at in range(num_bytes):
+            lines = [
+                numbers[at].tobytes().translate(table[at]) for numbers, table in zip(codes, self._levels, strict=True)
+            ]
+            totals += np.frombuffer(b"".join(lines), np.uint8)
+        result: Doubles = np.repeat(self._starts, lengths)
+        result += totals * self._step
+        return result
+
+
+def _part_products(vectors: Vectors, book: Vectors) -> Vectors:
+    """Return the products of the parts of vectors and all entries; shape (n, parts, entries)."""
+    parts = vectors.reshape(len(vectors), len(book), -1)
+    return np.matmul(parts.transpose(1, 0, 2), book.transpose(0, 2, 1)).transpose(1, 0, 2)
+
+
+def _of_bytes(tables: Vectors) -> Vectors:
+    """Return tables of bytes: those of parts of 8 bits, or sums of two of 4 bits, the first in the lower bits."""
+    count, _, entries = tables.shape
+    if entries == _LEVELS + 1:
+        return tables
+    return (tables[:, 0::2, None, :] + tables[:, 1::2, :, None]).reshape(count, -1, entries * entries)
