@@ -73,7 +73,8 @@ class Candidates:
 
     def __init__(self, num_queries: int, k: int | None) -> None:
         self._k = k
-        self._limits = np.full(num_queries, np.inf)  # k rows have a smaller key for sure
+        self.limits: Doubles = np.full(num_queries, np.inf)
+        """Shape (queries,): k rows have a smaller key for sure."""
         self._parts: list[CandidateRows] = []
         self._num_pending = self._num_kept = 0
 
@@ -88,11 +89,11 @@ class Candidates:
         Returns:
             Places in ``members`` and in the rows, both of shape (rows found,).
         """
-        limits = self._limits[members]
+        limits = self.limits[members]
         k = self._k
         if k is not None and keys.shape[1] > k and np.isinf(limits).any():
             limits = np.fmin(limits, np.partition(keys, k - 1, axis=1)[:, k - 1] + margins)
-            self._limits[members] = limits
+            self.limits[members] = limits
         bounds = (limits + margins).astype(keys.dtype)
         if len(members) == 1:
             slots = np.flatnonzero(~(keys[0] > bounds[0]))
@@ -118,8 +119,8 @@ class Candidates:
             queries = every.queries[order]
             ranks = np.arange(len(queries)) - np.searchsorted(queries, queries)
             last = order[ranks == self._k - 1]
-            self._limits[every.queries[last]] = np.fmin(self._limits[every.queries[last]], upper[last])
-            every = every.chosen(~(lower > self._limits[every.queries]))
+            self.limits[every.queries[last]] = np.fmin(self.limits[every.queries[last]], upper[last])
+            every = every.chosen(~(lower > self.limits[every.queries]))
         self._parts, self._num_kept, self._num_pending = [every], len(every.rows), 0
 
     def finish(self) -> CandidateRows | None:

@@ -17,7 +17,7 @@ from lance_core.index.vector.comparisons import (
     flat_terms,
 )
 from lance_core.index.vector.distances import COSINE, DOT, HAMMING, computable, squared_norms
-from lance_core.index.vector.entries import EntryComparison
+from lance_core.index.vector.entries import EntryComparison, squares_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -157,6 +157,7 @@ class ProductCodes:
     def __init__(self, codebook: Vectors, metric: str, *, is_transposed: bool = True) -> None:
         self.codebook = codebook
         self._book = computable(codebook)
+        self._squares = squares_of(self._book)
         self._metric = metric
         self._is_transposed = is_transposed
         self.num_parts, entries, self._part_size = codebook.shape
@@ -177,7 +178,7 @@ class ProductCodes:
 
     def compared(self, queries: Vectors) -> Comparison:
         """Return a comparison of entries."""
-        return EntryComparison(queries, self._book, self._metric)
+        return EntryComparison(queries, self._book, self._squares, self._metric)
 
     def encode(self, vectors: Vectors, centroids: Vectors) -> Block:
         """Return the bytes of each vector, shape (n, bytes)."""

@@ -61,12 +61,13 @@ class OpenedPartition:
 class Comparison(Protocol):
     """Queries that are compared with partitions."""
 
-    def keys(self, members: Int64s, opened: Sequence[OpenedPartition], /) -> tuple[Keys, Doubles]:
+    def keys(self, members: Int64s, opened: Sequence[OpenedPartition], limits: Doubles, /) -> tuple[Keys, Doubles]:
         """Return numbers that order the rows of partitions as their distances do.
 
         Args:
             members: Shape (n,), numbers of the queries to compare.
             opened: The partitions; their rows come one after the other.
+            limits: Shape (n,): keys that are larger for sure may be infinite.
 
         Returns:
             Keys of shape (n, rows), and how far those of each query may be off, shape (n,).
@@ -103,11 +104,12 @@ class FlatComparison:
         with np.errstate(over="ignore", invalid="ignore"):
             self._norms = np.sqrt(squared_norms(queries.astype(np.float64)))
 
-    def keys(self, members: Int64s, opened: Sequence[OpenedPartition], /) -> tuple[Keys, Doubles]:
+    def keys(self, members: Int64s, opened: Sequence[OpenedPartition], limits: Doubles, /) -> tuple[Keys, Doubles]:
         """Return half of the squared distance less that of the query to the origin, or the product's negative.
 
         They may be off by the largest rounding errors of one product of vectors, and of the sum with a norm.
         """
+        del limits
         norms, longest = self._norms[members], max(partition.longest for partition in opened)
         error = (self._factors.shape[1] + 16) * float(np.finfo(self._factors.dtype).eps)
         margins = error * (norms if self._metric == COSINE else (norms + longest) ** 2)
@@ -158,8 +160,9 @@ class CodeComparison:
     def __init__(self, keys: Callable[[Int64s, OpenedPartition], Keys]) -> None:
         self._keys = keys
 
-    def keys(self, members: Int64s, opened: Sequence[OpenedPartition], /) -> tuple[Keys, Doubles]:
+    def keys(self, members: Int64s, opened: Sequence[OpenedPartition], limits: Doubles, /) -> tuple[Keys, Doubles]:
         """Return distances, which are exact."""
+        del limits
         return joined([self._keys(members, partition) for partition in opened]), np.zeros(len(members))
 
     def candidates(self, hits: CandidateRows, opened: OpenedPartition, rows: Int64s, /) -> CandidateRows:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,13 +14,23 @@ from lance_core.index.vector.distances import DOT, L2, pair_distances, products,
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    import numpy.typing as npt
+
     from lance_core.index.vector.candidates import CandidateRows
     from lance_core.index.vector.comparisons import Bytes, Keys, OpenedPartition
     from lance_core.index.vector.distances import Doubles, Int64s, Vectors
 
 _LEVELS = 255
+_SPARSE = 8
+"""Rows are looked up alone if there are so many times as many: picking them takes longer than looking up all others."""
 _BLOCK_ITEMS = 1 << 18
 """Items of vectors that are put together from entries at a time, for the processor's cache."""
+
+
+def squares_of(book: Vectors) -> Vectors:
+    """Return the squared length of each entry of a codebook; shape (parts, entries)."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return squared_norms(book.reshape(-1, book.shape[2])).reshape(book.shape[:2])
 
 
 class EntryComparison:
@@ -36,30 +47,32 @@ class EntryComparison:
     Args:
         queries: Shape (n, dimensions).
         book: Shape (parts, entries, dimensions of a part), of a type that matrices are multiplied in.
+        squares: Shape (parts, entries), from `squares_of`.
         metric: Name of the metric.
     """
 
-    def __init__(self, queries: Vectors, book: Vectors, metric: str) -> None:
+    def __init__(self, queries: Vectors, book: Vectors, squares: Vectors, metric: str) -> None:
         self._queries = queries
         self._book = book
+        self._squares = squares
         self._metric = metric
-        self._shared: _RoundedTables | None = None
-        with np.errstate(over="ignore", invalid="ignore"):
-            self._squares = squared_norms(book.reshape(-1, book.shape[2])).reshape(book.shape[:2])
-            self._longest = float(np.sqrt(self._squares.max(axis=1).sum(dtype=np.float64)))
-            self._norms = np.sqrt(squared_norms(queries.astype(np.float64)))
-            if len(queries) == 1:
-                shared = _part_products(queries.astype(book.dtype), book) * (-1 if metric == DOT else -2)
-                self._shared = _RoundedTables(_of_bytes(shared))
+        self._longest = float(np.sqrt(squares.max(axis=1).sum(dtype=np.float64)))
 
-    def keys(self, members: Int64s, opened: Sequence[OpenedPartition], /) -> tuple[Keys, Doubles]:
+    @cached_property
+    def _shared(self) -> _RoundedTables:
+        """Tables of the query that serve all partitions."""
+        tables = _part_products(self._queries.astype(self._book.dtype), self._book)
+        tables *= -1 if self._metric == DOT else -2
+        return _RoundedTables(_of_bytes(tables))
+
+    def keys(self, members: Int64s, opened: Sequence[OpenedPartition], limits: Doubles, /) -> tuple[Keys, Doubles]:
         """Return distances with the errors of rounded tables, or of products of matrices."""
         with np.errstate(over="ignore", invalid="ignore"):
             if self._metric == DOT:
                 residuals = [self._queries[members].astype(np.float64)] * len(opened)
             else:
                 residuals = [self._residuals(members, partition.centroid) for partition in opened]
-            keys = None if self._shared is None else self._looked_up(self._shared, residuals, opened)
+            keys = self._looked_up(residuals, opened, float(limits[0])) if len(self._queries) == 1 else None
             return keys or self._multiplied(residuals, opened)
 
     def _errors(self, norms: Doubles) -> Doubles:
@@ -87,29 +100,30 @@ class EntryComparison:
         return joined(parts), self._errors(longest)
 
     def _looked_up(
-        self, shared: _RoundedTables, residuals: Sequence[Doubles], opened: Sequence[OpenedPartition]
+        self, residuals: Sequence[Doubles], opened: Sequence[OpenedPartition], limit: float
     ) -> tuple[Keys, Doubles] | None:
         """Return the keys of one query; None if they are too large for tables."""
         vectors, codes = np.concatenate(residuals), [partition.codes for partition in opened]
         squares = squared_norms(vectors)
+        rest = np.repeat(np.ones(len(opened)) if self._metric == DOT else squares, [part.shape[1] for part in codes])
         is_new = any(not partition.is_compared for partition in opened)
         if self._metric != DOT and (is_new or self._queries.dtype == np.float16):
             tables = _part_products(vectors.astype(self._book.dtype), self._book)
             tables *= -2
             tables += self._squares
             rounded, errors = _RoundedTables(_of_bytes(tables)), self._errors(np.sqrt(squares.max(keepdims=True)))
-            keys = rounded.totals(codes)
             for partition in opened:
                 partition.is_compared = True
         else:
-            rounded, errors = shared, self._errors(self._norms)
-            keys = rounded.totals([np.concatenate(codes, axis=1)])
+            norms = np.sqrt(squared_norms(self._queries.astype(np.float64)))
+            rounded, errors = self._shared, self._errors(norms)
+            codes = [np.concatenate(codes, axis=1)]
             if self._metric != DOT:
-                keys += np.concatenate([self._terms(partition) for partition in opened])
+                rest += np.concatenate([self._terms(partition) for partition in opened])
                 centroids = np.stack([partition.centroid for partition in opened]).astype(np.float64)
                 errors += self._errors(np.sqrt(squared_norms(centroids).max(keepdims=True)))
-        keys += 1 if self._metric == DOT else np.repeat(squares, [part.shape[1] for part in codes])
-        return (keys[None], errors + rounded.margin) if np.isfinite(rounded.margin) else None
+        margins = errors + rounded.margin
+        return (rounded.totals(codes, rest, limit + margins[0])[None], margins) if np.isfinite(margins[0]) else None
 
     def _terms(self, opened: OpenedPartition) -> Keys:
         """Return ``|e|^2 + 2 c.e`` of each row of a partition."""
@@ -191,20 +205,46 @@ class _RoundedTables:
         self._starts = least.sum(axis=1, dtype=np.float64) + half
         self.margin = half * (1 + 1e-4) if np.isfinite(self._starts).all() else np.inf
 
-    def totals(self, codes: Sequence[Bytes]) -> Doubles:
-        """Return the sum for each row of codes, shape (bytes, rows), by the table of these codes; shape (all rows,)."""
+    def totals(self, codes: Sequence[Bytes], rest: Doubles, limit: float) -> Doubles:
+        """Return the sum for each row of codes, by the table of these codes.
+
+        Args:
+            codes: Each of shape (bytes, rows).
+            rest: Shape (all rows,): what is added to each sum.
+            limit: Larger sums may become infinite.
+
+        Returns:
+            Shape (all rows,).
+        """
         lengths = [numbers.shape[1] for numbers in codes]
-        num_bytes = len(codes[0])
+        starts: Doubles = rest + np.repeat(self._starts, lengths)
+        half = len(codes[0]) // 2
+        levels = self._added_levels(codes, range(half))
+        # Levels are not negative: rows that half of them bring over the limit need no others.
+        is_near = levels <= (limit - starts) / self._step
+        if np.count_nonzero(is_near) * _SPARSE > len(levels):
+            starts += (levels + self._added_levels(codes, range(half, len(codes[0])))) * self._step
+            return starts
+        ends = np.cumsum(lengths)
+        near = [
+            numbers[:, is_near[end - numbers.shape[1] : end]] for numbers, end in zip(codes, ends.tolist(), strict=True)
+        ]
+        totals = np.full(len(levels), np.inf)
+        levels = levels[is_near] + self._added_levels(near, range(half, len(codes[0])))
+        totals[is_near] = starts[is_near] + levels * self._step
+        return totals
+
+    def _added_levels(self, codes: Sequence[Bytes], chosen: range) -> npt.NDArray[np.uint32]:
+        """Return the totals of the levels of some bytes of each row."""
         # A sum over all lines at once would change the type of all levels first, which takes eight times as long.
-        totals = np.zeros(sum(lengths), np.uint16 if num_bytes * _LEVELS < 1 << 16 else np.uint32)
-        for at in range(num_bytes):
+        count = sum([stored.shape[1] for stored in codes])
+        totals = np.zeros(count, np.uint16 if len(chosen) * _LEVELS < 1 << 16 else np.uint32)
+        for at in chosen:
             lines = [
-                numbers[at].tobytes().translate(table[at]) for numbers, table in zip(codes, self._levels, strict=True)
+                stored[at].tobytes().translate(table[at]) for stored, table in zip(codes, self._levels, strict=True)
             ]
             totals += np.frombuffer(b"".join(lines), np.uint8)
-        result: Doubles = np.repeat(self._starts, lengths)
-        result += totals * self._step
-        return result
+        return totals.astype(np.uint32)
 
 
 def _part_products(vectors: Vectors, book: Vectors) -> Vectors:

@@ -440,7 +440,9 @@ class _PartitionSearch:
             return
         ends = np.cumsum([len(probed.addresses) for probed in run])
         self.num_compared[members] += ends[-1] - sum(len(probed.gone) for probed in run)
-        keys, margins = self._comparison.keys(members, [probed.opened for probed in run])
+        keys, margins = self._comparison.keys(
+            members, [probed.opened for probed in run], self._candidates.limits[members]
+        )
         for probed, end in zip(run, ends.tolist(), strict=True):
             if len(probed.gone):
                 keys[:, end - len(probed.addresses) + probed.gone] = np.inf

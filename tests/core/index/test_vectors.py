@@ -11,7 +11,7 @@ from lance_core.index.vector import entries, segment
 from lance_core.index.vector.candidates import CandidateRows
 from lance_core.index.vector.comparisons import OpenedPartition
 from lance_core.index.vector.distances import pair_distances, products
-from lance_core.index.vector.entries import EntryComparison
+from lance_core.index.vector.entries import EntryComparison, squares_of
 from lance_core.index.vector.kmeans import nearest_centroids, train_centroids
 from lance_core.index.vector.top_rows import ExactSearch, TopRows
 from lance_core.spark.functions.nearest import search_batches
@@ -78,7 +78,8 @@ def test_keys_of_entries_are_off_by_less_than_their_margins(seed, metric, dtype,
     parts, size = 6, 3
     book = (rng.normal(size=(parts, 1 << num_bits, size)) * scale).astype(dtype)
     queries = (rng.normal(size=(num_queries, parts * size)) * scale).astype(dtype)
-    comparison = EntryComparison(queries, book.astype("f4") if dtype == "f2" else book, metric)
+    computed = book.astype("f4") if dtype == "f2" else book
+    comparison = EntryComparison(queries, computed, squares_of(computed), metric)
     members, partitions, expected = np.arange(num_queries), [], []
     for rows in (50, 1, 30):
         numbers = rng.integers(0, 1 << num_bits, (parts, rows))
@@ -91,10 +92,14 @@ def test_keys_of_entries_are_off_by_less_than_their_margins(seed, metric, dtype,
         expected.append([pair_distances(query[None], stored, metric) for query in compared])
     exact = np.concatenate(expected, axis=1)
     for _ in range(2):  # later comparisons use what the first one leaves
-        keys, margins = comparison.keys(members, partitions)
+        keys, margins = comparison.keys(members, partitions, np.full(num_queries, np.inf))
         is_sure = np.isfinite(keys) & np.isfinite(margins)[:, None]
         assert is_sure.all() or scale == 1e18
         assert (np.abs(keys - exact)[is_sure] <= np.broadcast_to(margins[:, None], keys.shape)[is_sure]).all()
+    limits = exact.min(axis=1) + abs(exact.min(axis=1)) * 0.01
+    bounded, margins = comparison.keys(members, partitions, limits)
+    is_near = keys <= (limits + margins)[:, None]
+    assert (bounded == keys)[is_near].all()
     rows = np.array([7, 3, 29])
     lines = {"queries": members[[0, -1, 0]], "rows": rows, "vectors": np.empty((3, 0))}
     found = CandidateRows(keys=np.zeros(3), margins=np.ones(3), **lines)
@@ -110,7 +115,9 @@ def test_entries_are_put_together_in_bounded_memory(monkeypatch):
     rng = np.random.default_rng(0)
     book, codes = rng.normal(size=(4, 256, 2)), rng.integers(0, 256, (4, 100)).astype(np.uint8)
     partition = OpenedPartition(codes=codes, centroid=np.zeros(8))
-    EntryComparison(rng.normal(size=(2, 8)), book, "l2").keys(np.arange(2), [partition])
+    EntryComparison(rng.normal(size=(2, 8)), book, squares_of(book), "l2").keys(
+        np.arange(2), [partition], np.full(2, np.inf)
+    )
     assert sum(sizes) == 800
     assert max(sizes) <= 64
 
