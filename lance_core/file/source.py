@@ -180,6 +180,10 @@ class FileBytes:
         except StopIteration as stop:
             return stop.value
 
+    def answers(self, wanted: Sequence[tuple[int, int] | ByteRanges]) -> list[Any]:
+        """Return the buffers and memory for single rows that `lance_core.encoding.plans.ReadPlan` ask for."""
+        return self._answer(wanted, is_scan=False)
+
     def _fetch(self, ranges: Ranges) -> list[pa.Buffer]:
         missing = [bounds for bounds in ranges if bounds[0] < self._tail_start]
         read = iter(self._source.read_ranges(missing) if missing else [])

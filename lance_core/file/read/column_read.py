@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from lance_core.common.frozen import frozen
-from lance_core.encoding.plans import ByteRanges, split_rows
+from lance_core.encoding.plans import ByteRanges, extents_of, split_rows
 from lance_core.errors import CorruptDataError
+from lance_core.file.read import strategy
 from lance_core.file.read.column import PageSlice, items_of
+from lance_core.format.file.page_layout import MiniBlockLayout
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 
     from lance_core.encoding.layouts.chunk_table import ChunkTable
     from lance_core.encoding.layouts.shared_levels import SharedLevels
-    from lance_core.encoding.plans import RangeBuffers, Rows
+    from lance_core.encoding.plans import RangeBuffers, Ranges, Rows
     from lance_core.encoding.values import Int64s
     from lance_core.file.read.cache import PageCache
     from lance_core.file.read.column import Column
@@ -128,6 +130,23 @@ def _split(column: Column, rows: Rows) -> list[tuple[int, Rows]]:
         message = f"field {column.path.leaf.name!r} has {column.num_rows} rows in this file, not {last}"
         raise CorruptDataError(message)
     return [(0, rows)] if len(column.pages) == 1 else list(split_rows(column.first_rows, rows))
+
+
+def touched_extents(column: Column, pages: PageCache, rows: Int64s) -> Ranges:
+    """Return the byte ranges of pages without a known chunk table of which scattered rows touch nearly all chunks.
+
+    How many chunks a page has is told by the size of that table; their rows are taken to be as many in each.
+    """
+    extents: Ranges = []
+    for number, inside in _split(column, items_of(rows, column.path.items_per_row)):
+        page, layout = column.pages[number], pages.layout(column, number)
+        if isinstance(layout, MiniBlockLayout) and number not in pages.ready:
+            num_chunks = page.buffers[0][1] // (4 if layout.has_large_chunk else 2)
+            if strategy.are_read_whole(len(inside), num_chunks):
+                touched = np.count_nonzero(np.diff(np.asarray(inside) * num_chunks // page.num_rows)) + 1
+                if strategy.are_read_whole(int(touched), num_chunks):
+                    extents += extents_of(page.buffers)
+    return extents
 
 
 class Job(Protocol):

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
 from lance_core.encoding.plans import ByteRanges, RangeBuffers, range_buffers
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from lance_core.encoding.plans import Ranges
+    from lance_core.file.source import FileBytes
     from lance_core.store.base import PendingRead
 
 
@@ -159,6 +161,44 @@ class PageBytes:
                 del self._coming[piece]
                 self._pieces[piece] = buffer
         return coming.buffers
+
+
+class TouchedPages:
+    """Answers what decoders of scattered rows ask for, from pages that are fetched as a whole and at one go.
+
+    Args:
+        file: The file.
+        extents: Half-open ranges of the pages, ascending.
+    """
+
+    def __init__(self, file: FileBytes, extents: Ranges) -> None:
+        self._file = file
+        self._extents = extents
+        self._starts, self._ends = np.array(extents, np.int64).T
+        self._fetched: RangeBuffers | None = None
+
+    def answer(self, wanted: Sequence[tuple[int, int] | ByteRanges]) -> list[Any]:
+        """Return the buffers and memory that `lance_core.encoding.plans.ReadPlan` ask for."""
+        others = [request for request in wanted if not self._holds(request)]
+        fetched, pages = self._fetched, [] if self._fetched else self._extents
+        answers = self._file.answers([*pages, *others])
+        if fetched is None:
+            fetched = self._fetched = range_buffers(pages, answers[: len(pages)])
+        read = iter(answers[len(pages) :])
+        return [self._part(fetched, request) if self._holds(request) else next(read) for request in wanted]
+
+    def _holds(self, wanted: tuple[int, int] | ByteRanges) -> bool:
+        """Return whether all of a request lies in the pages."""
+        starts, ends = (wanted.starts, wanted.ends) if isinstance(wanted, ByteRanges) else wanted
+        page = self._starts.searchsorted(starts, side="right") - 1
+        return bool(np.all(page >= 0)) and bool(np.all(ends <= self._ends[page]))
+
+    @staticmethod
+    def _part(fetched: RangeBuffers, wanted: tuple[int, int] | ByteRanges) -> pa.Buffer | RangeBuffers:
+        if isinstance(wanted, ByteRanges):
+            return fetched
+        start = int(fetched.in_memory(np.array(wanted[:1], np.int64))[0])
+        return pa.py_buffer(fetched.memory[start : start + wanted[1] - wanted[0]])
 
 
 @dataclass(slots=True)

@@ -19,6 +19,7 @@ from lance_core.errors import CorruptDataError, InvalidInputError, LanceError
 from lance_core.file.container import Container
 from lance_core.file.read import strategy
 from lance_core.file.read.cache import FILE_CACHES, FileCache
+from lance_core.file.read.column_read import touched_extents
 from lance_core.file.read.field_reader import Opened, joined
 from lance_core.file.read.plan import LeavesField, plan_dictionary, plan_ranges, plan_rows
 from lance_core.file.read.v2_1 import ContentV21
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from lance_core.file.read.alike_files import Pattern
     from lance_core.file.read.content import Content
     from lance_core.file.read.field_reader import FieldReader
-    from lance_core.file.read.page_bytes import PageBytes
+    from lance_core.file.read.page_bytes import PageBytes, TouchedPages
     from lance_core.file.read.v0_1 import BatchStatistics
     from lance_core.format.dictionary_values import LegacyDictionary
     from lance_core.format.schema import Schema
@@ -307,7 +308,12 @@ class DataFileReader(KeepsLast):
             _check_end(int(rows[-1]) + 1, opened.num_rows)
             is_range = strategy.is_consecutive(len(rows), int(rows[-1]) + 1 - int(rows[0]))
             dense: Rows = range(int(rows[0]), int(rows[-1]) + 1) if is_range else rows
-            pieces = yield from self._file.reading(plan_rows(opened.fields, dense), is_scan=is_range)
+            plan = plan_rows(opened.fields, dense)
+            pages = None if is_range else self._touched_pages(opened.fields, rows)
+            if pages is None:
+                pieces = yield from self._file.reading(plan, is_scan=is_range)
+            else:
+                pieces = self._file.run(plan, answer=pages.answer)
             if opened.is_settled and max(map(len, pieces), default=1) == 1:
                 arrays = [array for (array,) in pieces]
             else:
@@ -430,6 +436,18 @@ class DataFileReader(KeepsLast):
         from lance_core.file.read.page_bytes import PageBytes  # noqa: PLC0415 - mapped files need none of it
 
         return PageBytes(self._file.begin, extents)
+
+    def _touched_pages(self, fields: list[FieldReader], rows: Int64s) -> TouchedPages | None:
+        """Return what fetches the pages of which scattered rows touch nearly all chunks; None if there are none."""
+        if self._file.is_mapped or self._file.content is not None:
+            return None
+        leaves = [leaf for field in fields if isinstance(field, LeavesField) for leaf in field.leaves]
+        extents = sorted([extent for column, pages in leaves for extent in touched_extents(column, pages, rows)])
+        if not extents:
+            return None
+        from lance_core.file.read.page_bytes import TouchedPages  # noqa: PLC0415 likewise
+
+        return TouchedPages(self._file, extents)
 
     def _stream(self, projection: Schema, columns: Mapping[int, int], end: int, *, keeps: bool) -> _Stream:
         """Open the fields of a projection for one who goes through them up to a row.

@@ -50,6 +50,10 @@ FETCHED_ROWS_SHARE = 1 / 16
 Milliseconds one by one and picked, of a million rows at 1/32, 1/16 and 1/8: 2 and 4, 4 and 4, 7 and 4 for integers; 11
 and 14, 12 and 16, 16 and 16 for strings; 27 and 34, 31 and 36, 40 and 38 for four columns."""
 
+TOUCHED_SHARE = 7 / 8
+"""Share of the chunks of a page from which on a store is asked for all of it at once, not for the chunk table first
+("filter 1 %, 50 fragments" of benchmarks/far.py: 314 requests and 147 MB instead of 602 and 160)."""
+
 # --- how much is decoded together ---
 
 MAX_GROUP_BYTES = 1 << 25
@@ -180,6 +184,11 @@ def is_sparse(num_rows: int, num_held: int) -> bool:
 def are_fetched(num_rows: int, span: int) -> bool:
     """Return whether rows that span so many are fetched one by one, rather than picked out of all of them."""
     return num_rows < span * FETCHED_ROWS_SHARE
+
+
+def are_read_whole(num_touched: int, num_chunks: int) -> bool:
+    """Return whether a page is fetched whole for rows that touch so many of its chunks."""
+    return num_touched >= num_chunks * TOUCHED_SHARE
 
 
 def fits_group(num_bytes: int, num_items: int) -> bool:

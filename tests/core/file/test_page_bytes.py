@@ -156,6 +156,27 @@ def test_a_scan_in_many_steps_asks_once_for_all_there_is(uri, monkeypatch, read)
     assert (times > 1).mean() < 0.02
 
 
+def test_rows_that_touch_nearly_all_chunks_bring_pages_in_one_step(uri):
+    table, counts = open_counting(uri)
+    table.head(1, columns=["number"])
+    counts.clear()
+    rows = np.flatnonzero(np.random.default_rng(5).random(ROWS) < 0.02)
+    found = table.take(rows, columns=["text", "list"])
+    assert found.equals(lance_core.dataset(uri).take(rows, columns=["text", "list"]))
+    assert len(counts.calls) == 1
+    assert counts.num_bytes < data_bytes(uri) - 8 * ROWS + (1 << 17), "texts and lists, but no numbers"
+
+
+def test_rows_that_touch_some_chunks_ask_where_they_are(uri):
+    table, counts = open_counting(uri)
+    table.head(1, columns=["number"])
+    counts.clear()
+    rows = np.arange(0, ROWS, ROWS // 50)
+    assert table.take(rows, columns=["text"]).equals(lance_core.dataset(uri).take(rows, columns=["text"]))
+    assert len(counts.calls) == 2
+    assert counts.num_bytes < data_bytes(uri) / 10
+
+
 def test_a_part_of_a_page_does_not_fetch_the_page(uri):
     table, counts = open_counting(uri)
     table.head(1)
