@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from lance_core.spark import register
+from lance_core.spark.planner import install_planner
 from lance_core.spark.reading.reader import LanceReader
 from lance_core.spark.source import LanceDataSource
 from lance_core.spark.writing.sink import LanceWriter
@@ -17,7 +18,22 @@ def spark(new_session):
     # A time zone far from UTC, and not by whole hours.
     session = new_session(**{"shuffle.partitions": "2", "session.timeZone": "America/St_Johns"})
     register(session)
-    return session
+    yield session
+    assert not has_given_up(session), "a plan was not understood: Spark's log has a warning"
+
+
+def has_given_up(session):
+    """Return whether the planner rule left a plan as it was because of an error, which changes no result."""
+    rule = install_planner(session, ())
+    failed = rule.getClass().getDeclaredField("failed")
+    failed.setAccessible(True)
+    return failed.getBoolean(rule)
+
+
+@pytest.fixture(scope="session")
+def understands(spark):
+    """Tells whether the planner rule has understood all plans so far."""
+    return lambda: not has_given_up(spark)
 
 
 @pytest.fixture(scope="session")

@@ -79,10 +79,12 @@ public class LancePlanner extends Rule {
       try {
         pushed = ((LogicalPlan) bound).transformUpWithSubqueries(new Pushdown());
         pushed = FoundRows.put(pushed);
-      } catch (LanceVersion.Outdated error) {
-        recent.keySet().removeAll(forgotten(versions));
-        throw error;
       } catch (Throwable error) {
+        // A table that cannot be read may have been removed, or made anew, since its version was read.
+        if (error instanceof LanceVersion.Outdated || isTrusting && error instanceof SparkThrowable) {
+          recent.keySet().removeAll(forgotten(versions));
+          throw new LanceVersion.Outdated();
+        }
         warn(error);
       }
     }
