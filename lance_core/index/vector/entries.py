@@ -153,18 +153,19 @@ class EntryComparison:
             Places of rows, and their entries, shape (some rows, dimensions), in memory that is used again.
         """
         book, size = self._book, self._queries.shape[1]
+        num_parts, num_entries, width = book.shape
         step = min(max(1, _BLOCK_ITEMS // size), codes.shape[1])
-        memory = np.empty((2, step * size), book.dtype)
+        memory, places = np.empty((step, num_parts, width), book.dtype), np.empty((step, num_parts), np.intp)
+        firsts = num_entries * np.arange(num_parts)
         for start in range(0, codes.shape[1], step):
             numbers = codes[:, start : start + step]
             count = numbers.shape[1]
-            if len(numbers) < len(book):  # two in a byte
-                numbers = np.stack([numbers & 15, numbers >> 4], axis=1).reshape(len(book), -1)
-            parts, rows = memory[:, : count * size]
-            parts = parts.reshape(len(book), count, -1)
-            for entries, wanted, part in zip(book, numbers, parts, strict=True):
-                entries.take(wanted, axis=0, out=part, mode="clip")  # without a mode there is one copy more
-            rows.reshape(count, len(book), -1)[:] = parts.transpose(1, 0, 2)
+            if len(numbers) < num_parts:  # two in a byte
+                numbers = np.stack([numbers & 15, numbers >> 4], axis=1).reshape(num_parts, -1)
+            np.add(numbers.T, firsts, out=places[:count])
+            rows = memory[:count]
+            # Without a mode there is one copy more.
+            book.reshape(-1, width).take(places[:count], axis=0, out=rows, mode="clip")
             yield slice(start, start + count), rows.reshape(count, size)
 
     def candidates(self, hits: CandidateRows, opened: OpenedPartition, rows: Int64s, /) -> CandidateRows:
