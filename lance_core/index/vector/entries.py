@@ -155,17 +155,17 @@ class EntryComparison:
         book, size = self._book, self._queries.shape[1]
         num_parts, num_entries, width = book.shape
         step = min(max(1, _BLOCK_ITEMS // size), codes.shape[1])
-        memory, places = np.empty((step, num_parts, width), book.dtype), np.empty((step, num_parts), np.intp)
+        memory, chosen = np.empty((step, num_parts, width), book.dtype), np.empty((step, num_parts), np.intp)
         firsts = num_entries * np.arange(num_parts)
         for start in range(0, codes.shape[1], step):
             numbers = codes[:, start : start + step]
             count = numbers.shape[1]
             if len(numbers) < num_parts:  # two in a byte
                 numbers = np.stack([numbers & 15, numbers >> 4], axis=1).reshape(num_parts, -1)
-            np.add(numbers.T, firsts, out=places[:count])
+            np.add(numbers.T, firsts, out=chosen[:count])
             rows = memory[:count]
             # Without a mode there is one copy more.
-            book.reshape(-1, width).take(places[:count], axis=0, out=rows, mode="clip")
+            book.reshape(-1, width).take(chosen[:count], axis=0, out=rows, mode="clip")
             yield slice(start, start + count), rows.reshape(count, size)
 
     def candidates(self, hits: CandidateRows, opened: OpenedPartition, rows: Int64s, /) -> CandidateRows:
