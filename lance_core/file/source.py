@@ -170,7 +170,7 @@ class FileBytes:
                 if content is not None:
                     buffers = [self._part(content, request) for request in wanted]
                 elif source is None:
-                    buffers = self._answer(wanted, is_scan=is_scan)
+                    buffers = self.answer(wanted, is_scan=is_scan)
                 else:
                     checks = self._checks_of(is_scan=is_scan)
                     bounds = self._announce(source, wanted, checks)
@@ -180,9 +180,23 @@ class FileBytes:
         except StopIteration as stop:
             return stop.value
 
-    def answers(self, wanted: Sequence[tuple[int, int] | ByteRanges]) -> list[Any]:
-        """Return the buffers and memory for single rows that `lance_core.encoding.plans.ReadPlan` ask for."""
-        return self._answer(wanted, is_scan=False)
+    def answer(self, wanted: Sequence[tuple[int, int] | ByteRanges], *, is_scan: bool) -> list[Any]:
+        """Return buffers for ranges, and one memory for scattered ones; all are asked for at the same time.
+
+        Args:
+            wanted: What `lance_core.encoding.plans.ReadPlan` ask for.
+            is_scan: False if single rows are wanted.
+
+        Raises:
+            CorruptDataError: A range lies beyond the end of the file, or is not what was written.
+        """
+        ranges = [request for request in wanted if not isinstance(request, ByteRanges)]
+        scattered = [request for request in wanted if isinstance(request, ByteRanges)]
+        reading = self.begin(ranges, is_scan=is_scan) if ranges else None
+        copying = ScatteredRead([self.copying(*in_order(scattered))]) if scattered else None
+        buffers = iter(reading.result() if reading else [])
+        copied = copying.result() if copying else None
+        return [copied if isinstance(request, ByteRanges) else next(buffers) for request in wanted]
 
     def _fetch(self, ranges: Ranges) -> list[pa.Buffer]:
         missing = [bounds for bounds in ranges if bounds[0] < self._tail_start]
@@ -209,16 +223,6 @@ class FileBytes:
         wide = [checks.widened(start, end) for start, end in ranges]
         once = list(dict.fromkeys(wide))  # small ranges may lie in the same blocks
         return _sliced(ranges, wide, dict(zip(once, read(once), strict=True)), checks)
-
-    def _answer(self, wanted: Sequence[tuple[int, int] | ByteRanges], *, is_scan: bool) -> list[Any]:
-        """Buffers for ranges, one memory for scattered byte ranges; all are asked for at the same time."""
-        ranges = [request for request in wanted if not isinstance(request, ByteRanges)]
-        scattered = [request for request in wanted if isinstance(request, ByteRanges)]
-        reading = self.begin(ranges, is_scan=is_scan) if ranges else None
-        copying = ScatteredRead([self.copying(*in_order(scattered))]) if scattered else None
-        buffers = iter(reading.result() if reading else [])
-        copied = copying.result() if copying else None
-        return [copied if isinstance(request, ByteRanges) else next(buffers) for request in wanted]
 
     def _checks_of(self, *, is_scan: bool) -> BlockChecks | None:
         return self._checks if is_scan or self._checking is Checking.ALL else None

@@ -140,12 +140,12 @@ def touched_extents(column: Column, pages: PageCache, rows: Int64s) -> Ranges:
     extents: Ranges = []
     for number, inside in _split(column, items_of(rows, column.path.items_per_row)):
         page, layout = column.pages[number], pages.layout(column, number)
-        if isinstance(layout, MiniBlockLayout) and number not in pages.ready:
-            num_chunks = page.buffers[0][1] // (4 if layout.has_large_chunk else 2)
-            if strategy.are_read_whole(len(inside), num_chunks):
-                touched = np.count_nonzero(np.diff(np.asarray(inside) * num_chunks // page.num_rows)) + 1
-                if strategy.are_read_whole(int(touched), num_chunks):
-                    extents += extents_of(page.buffers)
+        if not isinstance(layout, MiniBlockLayout) or number in pages.ready:
+            continue
+        num_chunks = page.buffers[0][1] // (4 if layout.has_large_chunk else 2)
+        chunks = np.asarray(inside) * num_chunks // (column.first_rows[number + 1] - column.first_rows[number])
+        if strategy.are_read_whole(int(np.count_nonzero(np.diff(chunks))) + 1, num_chunks):
+            extents += extents_of(page.buffers)
     return extents
 
 

@@ -181,7 +181,7 @@ class TouchedPages:
         """Return the buffers and memory that `lance_core.encoding.plans.ReadPlan` ask for."""
         others = [request for request in wanted if not self._holds(request)]
         fetched, pages = self._fetched, [] if self._fetched else self._extents
-        answers = self._file.answers([*pages, *others])
+        answers = self._file.answer([*pages, *others], is_scan=False)
         if fetched is None:
             fetched = self._fetched = range_buffers(pages, answers[: len(pages)])
         read = iter(answers[len(pages) :])
