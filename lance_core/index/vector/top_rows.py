@@ -80,15 +80,6 @@ class TopRows:
         is_last = ranks[is_kept] == self.k - 1
         self.bounds[queries[is_last]] = self._distances[is_last]
 
-    def add_for(self, query: int, distances: npt.NDArray[np.floating], rows: Int64s) -> None:
-        """Take in many rows for one query; arguments as in `add`."""
-        at = np.flatnonzero(distances <= self.bounds[query])
-        if len(at) > 2 * self.k and self.lower == -np.inf:
-            near = distances[at]
-            at = at[near <= np.partition(near, self.k - 1)[self.k - 1]]
-        if len(at):
-            self.add(np.full(len(at), query), distances[at].astype(np.float64), rows[at])
-
     def finish(self) -> tuple[Int64s, Doubles, Int64s]:
         """Return the query, distance and number of each row, ordered by query, distance and number."""
         self._rank()

@@ -57,7 +57,7 @@ def test_rows_that_come_late_in_many_parts_are_ranked():
     distances = rng.random(20_000).round(3)
     top = TopRows(1, 7, lower=0.2, upper=0.9)
     for start in range(0, len(distances), 100):
-        top.add_for(0, distances[start : start + 100], np.arange(start, start + 100))
+        top.add(np.zeros(100, np.int64), distances[start : start + 100], np.arange(start, start + 100))
     inside = np.flatnonzero((distances >= 0.2) & (distances < 0.9))
     order = inside[np.lexsort((inside, distances[inside]))][:7]
     assert top.finish()[2].tolist() == order.tolist()
