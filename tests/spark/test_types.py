@@ -136,6 +136,12 @@ def test_a_type_that_cannot_be_stored_is_named(kind):
         lance_schema(st.StructType([st.StructField("odd", kind)]))
 
 
+@pytest.mark.parametrize("kind", [st.CharType(5), st.VarcharType(3)], ids=str)
+def test_text_of_a_length_names_the_type_to_use(kind):
+    with pytest.raises(UnsupportedError, match=r"'padded' .* Use STRING"):
+        lance_schema(st.StructType([st.StructField("padded", kind)]))
+
+
 @pytest.mark.parametrize("kind", ODD, ids=str)
 def test_a_type_that_cannot_be_stored_fits_no_column(kind):
     inside = pa.struct({"srid": pa.int32(), "wkb": pa.binary(), "value": pa.binary(), "metadata": pa.binary()})

@@ -268,6 +268,10 @@ def _lance_type(spark: st.DataType, column: str) -> pa.DataType:
         raise UnsupportedError(
             f"Column {column!r} has Spark type {spark.simpleString()}, which Lance tables do not support."
         )
+    if isinstance(spark, (st.CharType, st.VarcharType)):
+        raise UnsupportedError(
+            f"Column {column!r} has Spark type {spark.simpleString()}, but Lance keeps no lengths of text. Use STRING."
+        )
     try:
         return to_arrow_type(spark, **_UTC)
     except TypeError as error:
