@@ -8,6 +8,9 @@ MOST_SCALAR_LIST_ITEMS = 64
 by one and together: 77 and 104 for 64 integers, 148 and 124 for 128; 50 and 113, 102 and 122 for floats; 38 and 188, 67
 and 188 for strings."""
 
+MOST_SCALAR_CHUNKS = 16
+"""Chunks up to which a row of lists is read by itself."""
+
 MOST_WALKED_ROWS = 64
 """Rows of full-zip lists whose entries are walked through one after the other, not one entry of all rows at a time (row
 22, "take 100 of nested"). Milliseconds for 64 and 128 rows: 0.16 and 0.29 instead of 0.39 and 0.40 for lists of up to

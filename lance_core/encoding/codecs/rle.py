@@ -108,16 +108,16 @@ def _read_runs(encoding: Rle, chunks: Chunks) -> tuple[npt.NDArray[Any], Bytes |
     return from_bytes(gather(chunks.buffers[0], chunks.starts[0], value_sizes), bits).data, lengths, totals[1:]
 
 
-def decode_levels(encoding: Rle, data: bytes, count: int) -> npt.NDArray[np.uint16] | None:
-    """Decode a block of levels; None for long runs, and for damage, which `decode` names."""
+def decode_levels(encoding: Rle, data: bytes, count: int) -> npt.NDArray[np.uint8] | None:
+    """Decode a block of levels below 256; None for others, for long runs, and for damage, which `decode` names."""
     if encoding != _LEVEL_RUNS or len(data) < _HEADER:
         return None
     size = int.from_bytes(data[:_HEADER], "little")
     num_runs = len(data) - _HEADER - size
-    if size != num_runs * np.dtype(np.uint16).itemsize:
+    if size != 2 * num_runs or data[_HEADER + 1 : _HEADER + size : 2].strip(b"\0"):
         return None
     lengths = np.frombuffer(data, np.uint8, num_runs, _HEADER + size)
-    levels = np.frombuffer(data, np.uint16, num_runs, _HEADER).repeat(lengths)
+    levels = np.frombuffer(data, np.uint8, size, _HEADER)[::2].repeat(lengths)
     return levels if len(levels) == count else None
 
 

@@ -156,7 +156,9 @@ def decode(
     levels, positions = _decode_levels(run, opened), rows
     if rows is not None:
         levels, positions = pick_levels(levels, rows)
-    values = registry.decode_chunks(layout.values, chunks) if positions is None else _pick(layout, chunks, positions)
+    values = (
+        registry.decode_chunks(layout.values, chunks) if positions is None else pick_values(layout, chunks, positions)
+    )
     if layout.blob_layers is not None:
         return blob.describe(layout.blob_layers, values)
     if layout.dictionary is not None:
@@ -174,8 +176,8 @@ def _decode_levels(run: ChunkRun, opened: OpenChunks) -> Levels:
     return _join_levels(run, rep, definition, opened.num_levels)
 
 
-def _pick(layout: MiniBlockLayout, chunks: Chunks, positions: Int64s) -> Values:
-    """Return some of the values, if possible without decoding the others."""
+def pick_values(layout: MiniBlockLayout, chunks: Chunks, positions: Int64s) -> Values:
+    """Return some of the values of chunks, ascending, if possible without decoding the others."""
     bounds = starts_of(chunks.counts)
     if len(positions) and int(np.maximum.reduce(positions)) >= bounds[-1]:
         raise CorruptDataError(f"value {int(positions.max())} is wanted of chunks that hold {int(bounds[-1])}")

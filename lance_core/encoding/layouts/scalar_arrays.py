@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from lance_core.format.schema import Field
 
 Make: TypeAlias = Callable[[Sequence[bytes], "Sequence[bool] | None"], pa.Array]
-"""From values, and for each whether it is valid (None if all are), an Arrow array."""
+"""From values, and for each whether it is valid (None if all are), an Arrow array. Values of one width may be several
+end to end."""
 
 _MANY_KINDS = 256
 _BITS: Shape = ("bits", 1)
@@ -70,7 +71,13 @@ def maker(kind: pa.DataType) -> tuple[Shape, Make] | None:
     if dtype is not None:
         return _STRINGS, _strings_of(kind, "q" if dtype == np.int64 else "i")
     width = _width(kind)
-    return None if width is None else (("words", width), _words_of(kind))
+    return None if width is None else (("words", width), _words_of(kind, width))
+
+
+def num_values(values: Sequence[bytes], shape: Shape) -> int:
+    """Return how many values there are."""
+    width = shape[1]
+    return sum(map(len, values)) // width if width else len(values)
 
 
 def _width(kind: pa.DataType) -> int | None:
@@ -85,13 +92,15 @@ def _width(kind: pa.DataType) -> int | None:
 
 
 def _bits(values: Sequence[bytes], valid: Sequence[bool] | None) -> pa.Array:
-    data = _bitmap([value != b"\0" for value in values])
-    return pa.Array.from_buffers(pa.bool_(), len(values), [_bitmap(valid), data])
+    bits = b"".join(values)
+    data = _bitmap([bit != 0 for bit in bits])
+    return pa.Array.from_buffers(pa.bool_(), len(bits), [_bitmap(valid), data])
 
 
-def _words_of(kind: pa.DataType) -> Make:
+def _words_of(kind: pa.DataType, width: int) -> Make:
     def make(values: Sequence[bytes], valid: Sequence[bool] | None) -> pa.Array:
-        return pa.Array.from_buffers(kind, len(values), [_bitmap(valid), pa.py_buffer(b"".join(values))])
+        data = b"".join(values)
+        return pa.Array.from_buffers(kind, len(data) // width, [_bitmap(valid), pa.py_buffer(data)])
 
     return make
 
@@ -115,9 +124,9 @@ def _lists_of(kind: pa.DataType) -> tuple[Shape, Make] | None:
         return None
 
     def make(values: Sequence[bytes], valid: Sequence[bool] | None) -> pa.Array:
-        count = kind.list_size * len(values)
-        items = pa.Array.from_buffers(kind.value_type, count, [None, pa.py_buffer(b"".join(values))])
-        return pa.Array.from_buffers(kind, len(values), [_bitmap(valid)], children=[items])
+        data = b"".join(values)
+        items = pa.Array.from_buffers(kind.value_type, len(data) // width, [None, pa.py_buffer(data)])
+        return pa.Array.from_buffers(kind, len(items) // kind.list_size, [_bitmap(valid)], children=[items])
 
     return ("lists", width * kind.list_size), make
 

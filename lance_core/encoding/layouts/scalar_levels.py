@@ -1,13 +1,13 @@
 """Levels of a handful of entries as validity and offsets, in plain numbers.
 
 What `lance_core.encoding.repdef.unravel` does with arrays; for a few entries each of its steps costs more than all of
-these together.
+these together. Levels are bytes, which Python copies, compares and searches at one go.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
-from itertools import pairwise
+from itertools import compress, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from lance_core.encoding.repdef import is_list, level_numbers, max_def, max_rep
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from lance_core.format.file.page_layout import Layers
 
 _MANY_LAYERS = 256
+MAX_LEVEL = 255
+"""More do not fit into a byte."""
 
 
 class ScalarSlots(NamedTuple):
@@ -148,7 +150,7 @@ def _unravel_list(
     layer: _Layer, rep: Sequence[int], definition: Sequence[int] | None
 ) -> tuple[ScalarSlots, list[int], list[int] | None]:
     """Return the lists of a layer, and the levels of what is around it."""
-    starts = [at for at, level in enumerate(rep) if level]
+    starts = list(compress(range(len(rep)), rep))
     outer_rep = [rep[at] - 1 for at in starts]
     if definition is None:
         return ScalarSlots(len(starts), None, [*starts, len(rep)]), outer_rep, None

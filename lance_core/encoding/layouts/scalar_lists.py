@@ -1,27 +1,33 @@
 """Single rows out of mini-block chunks with lists, one at a time; see `scalar_values`.
 
-The levels of a chunk are unpacked as a whole, since rows can only be counted; of its values only those of the row.
+The levels of a chunk are unpacked as a whole, since rows can only be counted; of its values only those of the row. A
+long row goes on in the chunks behind its first one, each of which begins with the rest of it ("preamble").
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from lance_core.common.frozen import frozen
 from lance_core.encoding import registry
-from lance_core.encoding.codecs.codec import one_block
+from lance_core.encoding.kernels import aranges, starts_of
+from lance_core.encoding.layouts.mini_block import pick_values
+from lance_core.encoding.layouts.scalar_levels import MAX_LEVEL
 from lance_core.encoding.layouts.scalar_values import chunk_header, parts_of_chunk
 from lance_core.encoding.repdef import max_rep, max_visible_def
 from lance_core.encoding.strategy import MOST_SCALAR_LIST_ITEMS
-from lance_core.encoding.values import FixedListValues, FixedValues, VariableValues
+from lance_core.encoding.values import Chunks, FixedListValues, FixedValues, VariableValues
 from lance_core.errors import CorruptDataError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from struct import Struct
+
+    import numpy.typing as npt
 
     from lance_core.encoding.codecs.codec import Scalar
     from lance_core.encoding.values import Values
@@ -29,33 +35,39 @@ if TYPE_CHECKING:
     from lance_core.format.file.page_layout import Layers, MiniBlockLayout
 
 _MANY_KINDS = 256
+PREAMBLE = -1
+"""Stands for the row that a chunk begins with, but which began in a chunk before."""
+
+
+_Part: TypeAlias = tuple[int, int, int, int, int]
+"""Values of a chunk: position and size of their buffer, their number; the first of a row, and the number of these."""
 
 
 class ListPlace(NamedTuple):
-    """Location of a row.
+    """Location of a row, or of its part in one chunk.
 
     Attributes:
-        start: Position of its chunk in memory.
+        start: Position of the chunk in memory.
         size: Bytes of the chunk.
         num_values: Values of the chunk.
         has_preamble: The chunk begins with the rest of a row.
         num_rows: Rows that begin in the chunk.
-        row: Which of these it is.
+        row: Which of these it is, or `PREAMBLE`.
     """
 
     start: int
     size: int
     num_values: int
-    has_preamble: bool
+    has_preamble: int
     num_rows: int
     row: int
 
 
 class _RowLevels(NamedTuple):
-    """Levels of a row, and how many values stand before it in its chunk, and how many are its own."""
+    """Levels of a row in a chunk, and how many values stand before it there, and how many are its own."""
 
-    rep: list[int]
-    definition: list[int] | None
+    rep: bytes
+    definition: bytes
     first: int
     num_values: int
 
@@ -72,6 +84,7 @@ class ListReader:
         new_row: The repetition level that begins a row.
         visible: The largest definition level of an entry that has a value.
         value: Reads a value.
+        width: Bytes of a value if buffers hold nothing but values, one after the other; else 0.
     """
 
     layout: MiniBlockLayout
@@ -81,60 +94,89 @@ class ListReader:
     new_row: int
     visible: int
     value: Scalar
+    width: int
 
     def read(
-        self, memory: memoryview, position: ListPlace, cache: dict[object, Any]
-    ) -> tuple[list[int], list[int] | None, list[bytes]]:
-        """Return levels and values of a row that lies in one chunk.
+        self,
+        memory: memoryview,
+        positions: Sequence[tuple[int, ...]],
+        cache: dict[object, Any],
+        rep: bytearray,
+        definition: bytearray,
+    ) -> list[bytes]:
+        """Read rows.
 
         Args:
-            memory: Holds the chunk.
-            position: The row.
+            memory: Holds the chunks.
+            positions: The rows, each a `ListPlace` in plain; those of several chunks have a place in each.
             cache: Levels of rows that were read before; leaves of one field mostly have the same.
+            rep: Takes the repetition levels.
+            definition: Takes the definition levels, if there are any.
+
+        Returns:
+            The values: one by one if they vary in width, else each may be several end to end.
 
         Raises:
-            CorruptDataError: The chunk does not hold it, or does not fit its page.
+            CorruptDataError: The chunks do not hold them, or do not fit their page.
         """
-        start, size, count, *inside = position
-        num_levels, parts = parts_of_chunk(self.header, memory, start, size)
-        *packed, values = [memory[at : at + part_size] for at, part_size in parts]
-        packed_levels = tuple(map(bytes, packed))
-        key = (packed_levels, self.kind, num_levels, count, *inside)
-        levels: _RowLevels | None = cache.get(key)
-        if levels is None:
-            levels = cache[key] = self._levels(packed_levels, num_levels, position)
-        return levels.rep, levels.definition, self._values(values, count, levels)
+        values: list[bytes] = []
+        parts: list[_Part] = []
+        for position in positions:
+            start, size, count, *inside = position
+            num_levels, buffers = parts_of_chunk(self.header, memory, start, size)
+            *packed, (at, num_bytes) = buffers
+            packed_levels = tuple([bytes(memory[low : low + part_size]) for low, part_size in packed])
+            key = (packed_levels, self.kind, num_levels, count, *inside)
+            levels: _RowLevels | None = cache.get(key)
+            if levels is None:
+                levels = cache[key] = self._levels(packed_levels, num_levels, ListPlace(*position))
+            rep += levels.rep
+            definition += levels.definition
+            if levels.num_values and 0 < count * self.width <= num_bytes:
+                at += levels.first * self.width
+                values.append(bytes(memory[at : at + levels.num_values * self.width]))
+            elif levels.num_values:
+                parts.append((at, num_bytes, count, levels.first, levels.num_values))
+        return values + self._values(memory, parts) if parts else values
 
     def _levels(self, packed_levels: tuple[bytes, ...], num_levels: int, position: ListPlace) -> _RowLevels:
         rep = registry.decode_levels(self.rep, packed_levels[0], num_levels)
         (starts,) = (rep == self.new_row).nonzero()
         if len(starts) != position.num_rows or (not position.has_preamble and (not len(starts) or starts[0])):
             raise CorruptDataError("chunks hold another number of rows than the repetition index tells")
-        begin, stop = int(starts[position.row]), num_levels
+        begin, stop = 0 if position.row == PREAMBLE else int(starts[position.row]), num_levels
         if position.row + 1 < len(starts):
             stop = int(starts[position.row + 1])
-        row_levels, before, inside, all_hidden = None, 0, 0, 0
+        row_levels, before, inside, all_hidden = b"", 0, 0, 0
         if self.layout.definition is not None:
             definition = registry.decode_levels(self.layout.definition, packed_levels[1], num_levels)
-            row_levels = definition[begin:stop].tolist()
+            row_levels = _as_bytes(definition[begin:stop])
             is_hidden = definition > self.visible
             all_hidden, before = int(np.count_nonzero(is_hidden)), int(np.count_nonzero(is_hidden[:begin]))
-            inside = sum([level > self.visible for level in row_levels])
+            inside = int(np.count_nonzero(is_hidden[begin:stop]))
         if num_levels - all_hidden != position.num_values:
             raise CorruptDataError("the levels of a chunk call for another number of values than it has")
-        return _RowLevels(rep[begin:stop].tolist(), row_levels, begin - before, stop - begin - inside)
+        return _RowLevels(_as_bytes(rep[begin:stop]), row_levels, begin - before, stop - begin - inside)
 
-    def _values(self, buffer: memoryview, count: int, levels: _RowLevels) -> list[bytes]:
-        if not levels.num_values:
-            return []
-        wanted = range(levels.first, levels.first + levels.num_values)
-        if len(wanted) <= MOST_SCALAR_LIST_ITEMS:
+    def _values(self, memory: memoryview, parts: list[_Part]) -> list[bytes]:
+        if sum([part[-1] for part in parts]) > MOST_SCALAR_LIST_ITEMS:
+            return self._many_values(memory, parts)
+        values: list[bytes] = []
+        for start, size, count, first, num_wanted in parts:
+            buffer = memory[start : start + size]
             buffer = buffer if self.value.open is None else self.value.open(buffer)
-            return [self.value.read(buffer, 0, len(buffer), count, index) for index in wanted]
-        value_indices = np.arange(wanted.start, wanted.stop)
-        chunk = one_block(np.frombuffer(buffer, np.uint8), count)
-        first = np.zeros_like(value_indices)
-        return _separate(registry.decode_points(self.layout.values, chunk, first, value_indices))
+            wanted = range(first, first + num_wanted)
+            values += [self.value.read(buffer, 0, len(buffer), count, index) for index in wanted]
+        return values
+
+    def _many_values(self, memory: memoryview, parts: list[_Part]) -> list[bytes]:
+        """Return more values than are worth reading one by one: those of all chunks are decoded together."""
+        starts, sizes, counts, firsts, num_wanted = np.array(parts).T
+        chunks = Chunks(
+            buffers=(np.frombuffer(memory, np.uint8),), starts=starts[None], sizes=sizes[None], counts=counts
+        )
+        positions = aranges(starts_of(counts)[:-1] + firsts, num_wanted)
+        return _separate(pick_values(self.layout, chunks, positions))
 
 
 def list_reader(layout: MiniBlockLayout) -> ListReader | None:
@@ -150,6 +192,7 @@ def list_reader(layout: MiniBlockLayout) -> ListReader | None:
         new_row=max_rep(layout.layers),
         visible=max_visible_def(layout.layers),
         value=value,
+        width=registry.value_bytes(layout.values),
     )
 
 
@@ -160,19 +203,22 @@ def _kind(rep: Encoding, definition: Encoding | None, layers: Layers) -> object:
     return object()
 
 
+def _as_bytes(levels: npt.NDArray[np.unsignedinteger[Any]]) -> bytes:
+    """Return levels that damage did not make larger than any can be."""
+    if levels.dtype.itemsize > 1:
+        if len(levels) and int(levels.max()) > MAX_LEVEL:
+            raise CorruptDataError("a level is larger than the layers allow")
+        levels = levels.astype(np.uint8)
+    return levels.tobytes()
+
+
 def _separate(values: Values) -> list[bytes]:
-    """Return each value by itself."""
+    """Return each value by itself if they vary in width, else all of them end to end."""
     match values:
         case VariableValues(offsets, data):
             whole, bounds = data.tobytes(), offsets.tolist()
             return [whole[low:high] for low, high in pairwise(bounds)]
-        case FixedListValues(dimension, FixedValues(data)):
-            return _of_width(data.tobytes(), data.nbytes // len(data) * dimension)
-        case FixedValues(data):
-            return _of_width(data.tobytes(), data.nbytes // len(data))
+        case FixedListValues(_, FixedValues(data)) | FixedValues(data):
+            return [data.tobytes()]
         case _:
             raise CorruptDataError("lists of values that are neither words nor strings")
-
-
-def _of_width(data: bytes, width: int) -> list[bytes]:
-    return [data[at : at + width] for at in range(0, len(data), width)]

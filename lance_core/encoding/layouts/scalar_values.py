@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from lance_core.encoding import registry
+from lance_core.encoding.layouts.scalar_levels import MAX_LEVEL
 from lance_core.encoding.values import FixedValues, VariableValues
 from lance_core.errors import CorruptDataError
 
@@ -80,6 +81,8 @@ class ScalarReader:
         level = 0
         if self.level is not None:
             level = int.from_bytes(self.level(levels, levels_at, levels_size, count, index), "little")
+            if level > MAX_LEVEL:
+                raise CorruptDataError("a definition level is larger than the layers allow")
         return level, self.value.read(memory, at, size, count, index)
 
 
@@ -131,13 +134,19 @@ def chunk_header(layout: MiniBlockLayout) -> Struct:
     return Struct(f"{fields}{-Struct(fields).size % 8}x")
 
 
-def look_up(items: Values, indices: Sequence[bytes]) -> list[bytes]:
-    """Return the items at little-endian places in a dictionary.
+def look_up(items: Values, indices: Sequence[bytes], width: int) -> list[bytes]:
+    """Return the items at places in a dictionary.
+
+    Args:
+        items: The dictionary.
+        indices: Little-endian places, one by one or several end to end.
+        width: Bytes of a place.
 
     Raises:
         CorruptDataError: A place beyond the dictionary.
     """
-    item_indices = [int.from_bytes(index, "little") for index in indices]
+    whole = b"".join(indices)
+    item_indices = [int.from_bytes(whole[at : at + width], "little") for at in range(0, len(whole), width)]
     if max(item_indices, default=-1) >= len(items):
         raise CorruptDataError(f"an index points beyond {len(items)} values")
     match items:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from lance_core.encoding.layouts.scalar_arrays import Leaf
+from lance_core.encoding.layouts.scalar_arrays import Leaf, num_values
 from lance_core.encoding.layouts.scalar_levels import unravel_scalar
 from lance_core.encoding.plans import ByteRanges
 from lance_core.file.read.scalar_pages import ScalarRows, runs_of
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from lance_core.encoding.codecs.codec import Shape
     from lance_core.encoding.layouts.scalar_arrays import Make, Nest
     from lance_core.encoding.layouts.scalar_levels import ScalarLayers, ScalarSlots
     from lance_core.encoding.plans import RangeBuffers
@@ -112,17 +113,19 @@ class ScalarJob:
         memory, cache = buffers.memory.data, dict[object, Any]()
         is_moved, count = buffers.starts is not None and len(buffers.starts) > 0, len(self._numbers)
         for make, layers, has_definition, fields in self._alike.values():
-            rows = ScalarRows(memory, cache, None, [] if has_definition else None)
+            rows = ScalarRows(memory, cache, bytearray(), bytearray() if has_definition else None)
             for (leaf,), _ in fields:
                 for page, positions, numbers in _moved(leaf, buffers) if is_moved else leaf:
                     page.read(positions, numbers, rows)
-            whole = make(rows.values, None if rows.definition is None else _slots(layers, rows)[0].valid)
+            whole = make(
+                rows.values, None if rows.definition is None else _slots(layers, rows, len(rows.values))[0].valid
+            )
             for at, (_, arrays) in enumerate(fields):
                 arrays.append(whole.slice(at * count, count))
         for form, nest, (leaves, arrays) in self._nested:
             each = [_moved(leaf, buffers) for leaf in leaves] if is_moved else leaves
             makers = zip(form.makers, each, strict=True)
-            arrays.append(nest([_decode(make, leaf, memory, cache) for (_, make), leaf in makers]))
+            arrays.append(nest([_decode(shape, make, leaf, memory, cache) for (shape, make), leaf in makers]))
 
 
 def _moved(leaf: list[Run], buffers: RangeBuffers) -> list[Run]:
@@ -134,22 +137,22 @@ def _moved(leaf: list[Run], buffers: RangeBuffers) -> list[Run]:
     return moved
 
 
-def _decode(make: Make, leaf: list[Run], memory: memoryview, cache: dict[object, Any]) -> Leaf:
+def _decode(shape: Shape, make: Make, leaf: list[Run], memory: memoryview, cache: dict[object, Any]) -> Leaf:
     """Decode one of several leaves of a field."""
     first = leaf[0][0]
-    rows = ScalarRows(memory, cache, [] if first.layers.max_rep else None, [] if first.has_definition else None)
+    rows = ScalarRows(memory, cache, bytearray(), bytearray() if first.has_definition else None)
     for page, positions, numbers in leaf:
         page.read(positions, numbers, rows)
-    slots = _slots(first.layers, rows)
+    slots = _slots(first.layers, rows, num_values(rows.values, shape))
     return Leaf(make(rows.values, slots[0].valid), slots)
 
 
-def _slots(layers: ScalarLayers, rows: ScalarRows) -> list[ScalarSlots]:
+def _slots(layers: ScalarLayers, rows: ScalarRows, count: int) -> list[ScalarSlots]:
     """Return validity and offsets; leaves of one field mostly have the same."""
-    if rows.rep is None:
-        return unravel_scalar(layers, rows.rep, rows.definition, len(rows.values))
-    key = (id(layers), tuple(rows.rep), rows.definition and tuple(rows.definition), len(rows.values))
+    if not layers.max_rep:
+        return unravel_scalar(layers, None, rows.definition, count)
+    key = (id(layers), bytes(rows.rep), rows.definition and bytes(rows.definition), count)
     slots: list[ScalarSlots] | None = rows.cache.get(key)
     if slots is None:
-        slots = rows.cache[key] = unravel_scalar(layers, rows.rep, rows.definition, len(rows.values))
+        slots = rows.cache[key] = unravel_scalar(layers, rows.rep, rows.definition, count)
     return slots

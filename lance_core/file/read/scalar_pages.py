@@ -14,11 +14,12 @@ from lance_core.common.frozen import frozen
 from lance_core.encoding import registry
 from lance_core.encoding.layouts import full_zip, mini_block
 from lance_core.encoding.layouts.scalar_arrays import shape_of_items
-from lance_core.encoding.layouts.scalar_levels import scalar_layers
-from lance_core.encoding.layouts.scalar_lists import ListPlace, ListReader, list_reader
+from lance_core.encoding.layouts.scalar_levels import MAX_LEVEL, scalar_layers
+from lance_core.encoding.layouts.scalar_lists import PREAMBLE, ListReader, list_reader
 from lance_core.encoding.layouts.scalar_values import ScalarReader, look_up, scalar_reader
 from lance_core.encoding.leaves import is_list_field
 from lance_core.encoding.repdef import is_list
+from lance_core.encoding.strategy import MOST_SCALAR_CHUNKS
 from lance_core.file.read.cache import cells_in, chunks_in
 from lance_core.format.file.page_layout import ConstantLayout, FullZipLayout, Layer, MiniBlockLayout
 
@@ -59,15 +60,15 @@ class ScalarRows:
     Attributes:
         memory: Holds the rows.
         cache: What was found out for other columns about the same rows.
-        rep: Repetition levels; None without lists.
+        rep: Repetition levels; none without lists.
         definition: Definition levels; None if nothing is null or empty.
-        values: The values that have a slot.
+        values: The values that have a slot; those of one width may be several end to end.
     """
 
     memory: memoryview
     cache: dict[object, Any]
-    rep: list[int] | None
-    definition: list[int] | None
+    rep: bytearray
+    definition: bytearray | None
     values: list[bytes] = dataclasses.field(default_factory=list)
 
 
@@ -94,7 +95,7 @@ class ScalarPage(Protocol):
     def has_definition(self) -> bool: ...  # noqa: D102 - see above
 
     def find(self, rows: Int64s, numbers: list[int], /) -> Sequence[Position] | None:
-        """Return where rows of the column are, also given as plain numbers; None if one lies in several chunks."""
+        """Return where rows of the column are, also given as plain numbers; None if one is read otherwise."""
         ...
 
     def read(self, positions: Sequence[Position], rows: list[int], into: ScalarRows, /) -> None:
@@ -135,7 +136,7 @@ class _Chunks:
             if into.definition is not None:
                 into.definition.append(level)
             values.append(value)
-        into.values += values if self.items is None else look_up(self.items, values)
+        into.values += values if self.items is None else look_up(self.items, values, self.reader.value.shape[1])
 
 
 @frozen
@@ -155,25 +156,33 @@ class _ListChunks:
         chunks = chunks_in(self.table.first_rows, rows)
         columns = self.table.grid.take(chunks, axis=1).tolist()
         for row, chunk, start, size, count, first, num_rows in zip(numbers, chunks.tolist(), *columns, strict=True):
-            is_last = row - first == num_rows - 1
-            if is_last and chunk + 1 < len(self.table.first_rows) and self._is_cut(chunk + 1):
-                return None  # the row goes on in the next chunk
             positions.append((start, size, count, self._is_cut(chunk), num_rows, row - first))
+            if row - first == num_rows - 1 and not self._follow(chunk + 1, positions):
+                return None
         return positions
 
+    def _follow(self, chunk: int, positions: list[Position]) -> bool:
+        """Add the chunks in which a row goes on; return False if they are too many."""
+        limit = chunk + MOST_SCALAR_CHUNKS - 1
+        while self._is_cut(chunk):
+            if chunk == limit:
+                return False
+            start, size, count, _, num_rows = self.table.grid[:, chunk].tolist()
+            positions.append((start, size, count, True, num_rows, PREAMBLE))
+            if num_rows:
+                break
+            chunk += 1
+        return True
+
     def _is_cut(self, chunk: int) -> bool:
-        return self.table.has_preamble is not None and bool(self.table.has_preamble[chunk])
+        begins = self.table.has_preamble
+        return begins is not None and chunk < len(begins) and bool(begins[chunk])
 
     def read(self, positions: Sequence[Position], rows: list[int], into: ScalarRows) -> None:
         del rows
-        for start, size, count, is_cut, num_rows, index in positions:
-            position = ListPlace(start, size, count, bool(is_cut), num_rows, index)
-            rep, definition, values = self.reader.read(into.memory, position, into.cache)
-            if into.rep is not None:
-                into.rep += rep
-            if into.definition is not None and definition is not None:
-                into.definition += definition
-            into.values += values if self.items is None else look_up(self.items, values)
+        levels = bytearray() if into.definition is None else into.definition
+        values = self.reader.read(into.memory, positions, into.cache, into.rep, levels)
+        into.values += values if self.items is None else look_up(self.items, values, self.reader.value.shape[1])
 
 
 @frozen
@@ -218,7 +227,7 @@ class _Constant:
         del rows
         into.values += [self.value] * len(positions)
         if into.definition is not None:
-            into.definition += [self.level] * len(positions)
+            into.definition += bytes([self.level]) * len(positions)
 
 
 def runs_of(read: ColumnRead, shape: Shape, rows: Int64s, numbers: list[int], *, reads_bytes: bool) -> list[Run] | None:
@@ -293,6 +302,8 @@ def _open_chunks(read: ColumnRead, index: MiniBlockIndex, table: ChunkTable, sha
     if reader is None or (reader.value.shape if items is None else shape_of_items(items)) != shape:
         return None
     layers, has_definition = scalar_layers(layout.layers), layout.definition is not None
+    if layers.max_def > MAX_LEVEL:
+        return None
     alike = (id(layers), has_definition)
     if isinstance(reader, ListReader):
         return _ListChunks(layers, has_definition, alike, table, reader, items)

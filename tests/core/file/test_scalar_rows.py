@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from lance_core.encoding import strategy
 from lance_core.errors import LanceError
 from lance_core.file.read import plan
 
@@ -92,7 +93,8 @@ def test_same_rows(data_file, name, version, max_chunksize):
 
 
 @pytest.mark.parametrize("name", ["numbers", "times", "words", "wide vectors", "one value", "structs",
-                                  "lists", "lists of structs", "lists of lists", "maps"])  # fmt: skip
+                                  "lists", "long lists", "very long lists", "lists of structs", "lists of lists",
+                                  "maps"])  # fmt: skip
 def test_these_are_read_one_by_one(data_file, monkeypatch, name):
     table = pa.table({"c": COLUMNS[name]})
     data_file.write(table)
@@ -101,7 +103,37 @@ def test_these_are_read_one_by_one(data_file, monkeypatch, name):
     assert _take(data_file.open(), rows).to_pylist() == table.take(rows).to_pylist()
 
 
-@pytest.mark.parametrize("name", ["numbers", "words", "texts", "structs", "lists", "lists of structs", "maps"])
+def _lists_across_chunks(kind):
+    """Lists of which most begin and end in different chunks, with nulls and empty ones in between."""
+    sizes = RNG.integers(0, 9000, 40)
+    values = [None if row % 7 == 0 else RNG.integers(0, 2, size).tolist() for row, size in enumerate(sizes)]
+    return pa.array(values, pa.list_(pa.int64())).cast(pa.list_(kind))
+
+
+@pytest.mark.parametrize("kind", [pa.int16(), pa.float64(), pa.string(), pa.bool_()], ids=str)
+def test_rows_of_several_chunks_are_read_one_by_one(data_file, monkeypatch, kind):
+    table = pa.table({"c": _lists_across_chunks(kind)})
+    data_file.write(table, max_chunksize=None)
+    monkeypatch.setattr(plan, "batch_jobs", None)
+    reader = data_file.open()
+    for row in range(len(table)):
+        assert _take(reader, [row]).to_pylist() == table.slice(row, 1).to_pylist()
+    assert _take(reader, [3, 4, 30]).to_pylist() == table.take([3, 4, 30]).to_pylist()
+
+
+def test_a_row_of_very_many_chunks_is_read_otherwise(data_file, monkeypatch):
+    values = RNG.normal(size=3000 * strategy.MOST_SCALAR_CHUNKS)
+    table = pa.table({"c": pa.array([[1.0], values, [2.0]])})
+    data_file.write(table)
+    assert _take(data_file.open(), [0, 1, 2]).to_pylist() == table.to_pylist()
+    monkeypatch.setattr(plan, "batch_jobs", None)
+    with pytest.raises(TypeError):
+        _take(data_file.open(), [1])
+    assert _take(data_file.open(), [2]).to_pylist() == table.slice(2).to_pylist()
+
+
+@pytest.mark.parametrize("name", ["numbers", "words", "texts", "structs", "lists", "very long lists",
+                                  "lists of structs", "maps"])  # fmt: skip
 def test_damage_is_named(data_file, monkeypatch, name):
     """Without checksums: the right rows, others, or an error that says so; never anything else."""
     monkeypatch.setenv("LANCE_CORE_CHECKSUMS", "off")
