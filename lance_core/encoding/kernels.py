@@ -5,12 +5,10 @@ from __future__ import annotations
 import importlib
 import threading
 from functools import cache
-from operator import add
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.lib.stride_tricks import as_strided
 
 from lance_core.encoding.values import Chunks
 from lance_core.errors import CorruptDataError
@@ -23,7 +21,6 @@ if TYPE_CHECKING:
 MAX_OUTPUT_BYTES = 1 << 40
 """Nothing larger is ever allocated on the word of a file."""
 
-_MOST_CHUNKS_AS_NUMBERS = 16
 _MOST_BYTES_ONE_BY_ONE = 1 << 12
 """So many bytes are moved one by one faster than it takes to look for a better way."""
 
@@ -82,17 +79,12 @@ def starts_of(sizes: Int64s | Bytes | npt.NDArray[np.bool_]) -> Int64s:
         out: Int64s = empty(len(sizes) + 1, np.int64)
         out[0] = 0
         out[1:] = sizes
-        add_up(out[1:])
+        np.add.accumulate(out[1:], out=out[1:])  # numpy would make a copy of numbers of another type first
         return out
     out = np.empty(len(sizes) + 1, np.int64)
     out[0] = 0
     np.add.accumulate(sizes, out=out[1:])
     return out
-
-
-def add_up(numbers: npt.NDArray[Any]) -> None:
-    """Replace each number by the sum of all up to it; numpy would make a copy of numbers of another type first."""
-    np.add.accumulate(numbers, out=numbers)
 
 
 def distinct(numbers: Int64s) -> Int64s:
@@ -131,13 +123,6 @@ def gather(memory: Bytes, starts: Int64s, sizes: Int64s) -> Bytes:
     ends = starts + sizes
     if (starts[1:] == ends[:-1]).all():
         return memory[int(starts[0]) : int(ends[-1])]
-    range_steps = starts[1:] - starts[:-1]
-    least, most = int(np.minimum.reduce(range_steps)), int(np.maximum.reduce(range_steps))
-    if 0 < least == most and (sizes == sizes[0]).all():
-        out = empty(int(sizes.sum()), np.uint8)
-        shape = (len(starts), int(sizes[0]))
-        out.reshape(shape)[...] = as_strided(memory[int(starts[0]) :], shape, (most, 1))
-        return out
     return _take(memory, starts, ends, np.arange(len(starts)))
 
 
@@ -316,9 +301,6 @@ def check_chunks(chunks: Chunks, num_buffers: int) -> None:
         raise CorruptDataError("chunks have a different number of buffer positions and buffer sizes")
     if count == 0:
         return
-    if count <= _MOST_CHUNKS_AS_NUMBERS:
-        _check_as_numbers(chunks)
-        return
     if min(np.minimum.reduce(chunks.starts, axis=None), np.minimum.reduce(chunks.sizes, axis=None)) < 0:
         raise CorruptDataError("chunk with a negative position or size")
     if np.minimum.reduce(chunks.counts) < 0 or np.maximum.reduce(chunks.counts) > MAX_CHUNK_VALUES:
@@ -326,18 +308,6 @@ def check_chunks(chunks: Chunks, num_buffers: int) -> None:
     ends = np.maximum.reduce(chunks.starts.view(np.uint64) + chunks.sizes.view(np.uint64), axis=1).tolist()
     if any(end > len(memory) for memory, end in zip(chunks.buffers, ends, strict=True)):
         raise CorruptDataError("a chunk's value buffer reaches beyond the end of its page")
-
-
-def _check_as_numbers(chunks: Chunks) -> None:
-    """As `check_chunks`; for a few chunks plain numbers cost less than arrays."""
-    for memory, starts, sizes in zip(chunks.buffers, chunks.starts.tolist(), chunks.sizes.tolist(), strict=True):
-        if min(starts) < 0 or min(sizes) < 0:
-            raise CorruptDataError("chunk with a negative position or size")
-        if max(map(add, starts, sizes)) > len(memory):
-            raise CorruptDataError("a chunk's value buffer reaches beyond the end of its page")
-    counts = chunks.counts.tolist()
-    if min(counts) < 0 or max(counts) > MAX_CHUNK_VALUES:
-        raise CorruptDataError("chunk with an impossible number of values")
 
 
 def check_sizes(sizes: Int64s, needed: Int64s | int, what: str) -> None:

@@ -11,11 +11,6 @@ and 188 for strings."""
 MOST_SCALAR_CHUNKS = 16
 """Chunks up to which a row of lists is read by itself."""
 
-MOST_WALKED_ROWS = 64
-"""Rows of full-zip lists whose entries are walked through one after the other, not one entry of all rows at a time (row
-22, "take 100 of nested"). Milliseconds for 64 and 128 rows: 0.16 and 0.29 instead of 0.39 and 0.40 for lists of up to
-12 items, 0.80 and 1.58 instead of 1.95 and 2.04 for up to 60; a tenth to a half below."""
-
 SPARSE_VALUES_SHARE = 1 / 8
 """Share of the values of consecutive chunks up to which they are found one by one (row 20, filters). Milliseconds one
 by one and together at 1/8 and 1/4: 0.58 and 0.72, 1.45 and 0.78 for bit-packed integers; 1.21 and 0.85, 5.95 and 1.41

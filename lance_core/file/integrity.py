@@ -41,8 +41,6 @@ TAIL_SIZE = 1 << 16
 """Bytes read first: footer, tables and, unless the file has very many columns, all metadata."""
 
 _PART_BYTES = 1 << 25
-_SPARSE, _SHORT = 64, 8
-"""Ranges are far apart if so many times as many blocks lie between the first and the last; short, if of so few."""
 
 _MAX_SCALAR_RANGES, _MAX_SCALAR_BLOCKS = 32, 64
 """Blocks of up to so many are looked up in plain numbers: an array operation costs as much as several."""
@@ -332,18 +330,7 @@ def _runs(blocks: Int64s, run: int) -> Int64s:
 
 def _union(starts: Int64s, ends: Int64s) -> Int64s:
     """Return the numbers in any of some ranges, ascending, each once."""
-    low, high = int(starts.min()), int(ends.max())
-    if len(starts) == 1:
-        return np.arange(low, high)
-    sizes = ends - starts
-    if high - low > _SPARSE * len(starts):
-        return distinct(aranges(starts, sizes))
-    if int(sizes.max()) <= _SHORT:
-        touched = np.zeros(high - low, np.bool_)
-        touched[aranges(starts - low, sizes)] = True
-        return low + np.flatnonzero(touched)
-    depth = np.bincount(starts - low, minlength=high - low + 1) - np.bincount(ends - low, minlength=high - low + 1)
-    return low + np.flatnonzero(np.cumsum(depth))
+    return distinct(aranges(starts, ends - starts))
 
 
 def open_checks(tail: memoryview, size: int, fetch: Fetch, *, is_whole: bool = False) -> BlockChecks | None:

@@ -48,8 +48,6 @@ _BLOCKS_AT_ONCE = 256
 """Blocks of one width among others are unpacked in the cache, so many at once, and then put to their places."""
 _LEAST_RUN = 16
 """From so many blocks of one width on average, neighbours are unpacked to where they belong."""
-_MAX_SLICED_BLOCKS = 64
-"""Up to so many blocks that are not full, which end pages, what lies between them is copied piece by piece."""
 
 _LEVEL_BITS, _BYTE_BITS = 16, 8
 _WORD_CODES = {8: "<B", 16: "<H", 32: "<I", 64: "<Q"}
@@ -77,11 +75,6 @@ def compact(blocks: npt.NDArray[Any], counts: Int64s) -> npt.NDArray[Any]:
         return flat
     if short[0] == len(counts) - 1:
         return flat[: (len(counts) - 1) * BLOCK + int(counts[-1])]
-    if len(short) <= _MAX_SLICED_BLOCKS:
-        starts = [0, *((short + 1) * BLOCK).tolist()]
-        ends = [*(short * BLOCK + counts[short]).tolist(), len(flat)]
-        out = empty(int(counts.sum()), flat.dtype)
-        return np.concatenate([flat[start:end] for start, end in zip(starts, ends, strict=True)], out=out)
     return gather(flat.view(np.uint8), np.arange(len(counts)) * (BLOCK * flat.itemsize), counts * flat.itemsize).view(
         flat.dtype
     )

@@ -18,7 +18,6 @@ from lance_core.encoding.codecs.flat import WORD_BITS, from_bytes, word_dtype
 from lance_core.encoding.codecs.general import decompress_chunks
 from lance_core.encoding.codecs.sequences import read_words
 from lance_core.encoding.kernels import (
-    add_up,
     check_sizes,
     empty,
     gather,
@@ -77,7 +76,7 @@ def _expand(runs: npt.NDArray[Any], lengths: Bytes | Int64s, ends: Int64s) -> np
     begins_run.fill(0)
     begins_run[ends[:-1]] = 1
     numbers[:] = begins_run
-    add_up(numbers)
+    np.add.accumulate(numbers, out=numbers)
     values = view_buffer(take_inside(numbers_array(runs), numbers).buffers()[1])
     return values[: total * runs.dtype.itemsize].view(runs.dtype)
 

@@ -13,7 +13,6 @@ Source: message ``FullZipLayout``.
 
 from __future__ import annotations
 
-import struct
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,7 +24,6 @@ from lance_core.encoding.codecs import fixed_size_list, flat, packed_struct
 from lance_core.encoding.kernels import empty, gather, gather_words, join_ranges, starts_of
 from lance_core.encoding.layouts.page import Decoded, EncodedPage
 from lance_core.encoding.repdef import Levels, max_def, max_rep, max_visible_def
-from lance_core.encoding.strategy import MOST_WALKED_ROWS
 from lance_core.encoding.values import FixedListValues, FixedValues, StructValues, VariableValues
 from lance_core.errors import CorruptDataError
 from lance_core.format.file.encodings import Flat
@@ -174,8 +172,6 @@ def decode_rows(
             raise CorruptDataError("an entry of a full-zip page does not fill its row")
     elif layout.bits_rep == 0:
         raise CorruptDataError("a full-zip page with lists has no repetition levels")
-    elif len(starts) <= MOST_WALKED_ROWS:
-        entries = _walk_slowly(layout, memory, starts, ends)
     else:
         entries = _walk(layout, memory, starts, ends)
     rep = (entries.control >> layout.bits_def).astype(np.uint16) if max_rep(layout.layers) else None
@@ -243,40 +239,6 @@ def _walk(layout: FullZipLayout, memory: Bytes, starts: Int64s, ends: Int64s) ->
         for name in ("control", "payloads", "sizes")
     )
     return Entries(control=control, payloads=payloads, sizes=sizes)
-
-
-def _walk_slowly(layout: FullZipLayout, memory: Bytes, starts: Int64s, ends: Int64s) -> Entries:
-    """Return all entries of few rows, one by one."""
-    skip, limit = control_bytes(layout), max_visible_def(layout.layers)
-    mask, fixed = (1 << layout.bits_def) - 1, (layout.bits_per_value or 0) // 8
-    width = (layout.bits_per_offset or 0) // 8
-    read_control = struct.Struct({1: "<B", 2: "<H", 4: "<I"}[skip]).unpack_from
-    read_length = struct.Struct("<Q" if width == 8 else "<I").unpack_from
-    control: list[int] = []
-    payloads: list[int] = []
-    sizes: list[int] = []
-    view = memory.data
-    try:
-        for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
-            at = start
-            while at < end:
-                word = read_control(view, at)[0]
-                at += skip
-                size = fixed if word & mask <= limit else 0
-                if width and word & mask == 0:
-                    size = read_length(view, at)[0]
-                    at += width
-                control.append(word)
-                payloads.append(at)
-                sizes.append(size)
-                at += size
-            if at != end:
-                raise CorruptDataError("an entry of a full-zip page reaches beyond its row")
-    except struct.error as error:
-        raise CorruptDataError("an entry of a full-zip page reaches beyond its end") from error
-    return Entries(
-        control=np.array(control, np.uint32), payloads=np.array(payloads, np.int64), sizes=np.array(sizes, np.int64)
-    )
 
 
 def encode(decoded: Decoded, options: PageOptions) -> EncodedPage:

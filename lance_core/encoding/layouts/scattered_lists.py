@@ -88,21 +88,9 @@ def decode_rows(memory: Bytes, runs: Sequence[ListRun]) -> list[RowValues]:
     opened = [open_chunks(memory, run.starts, run.sizes, run.counts, run.layout) for run in runs]
     row_values: list[RowValues] = []
     for run, parts, picked in zip(runs, opened, _pick_levels(runs, opened), strict=True):
-        levels = picked.levels
-        if row_values and _is_same(levels, row_values[-1].levels):
-            # Leaves of one field mostly have the same levels, which need only be looked at once.
-            levels = row_values[-1].levels
         values = registry.decode_points(run.layout.values, parts.values, picked.chunk_of, picked.index)
-        row_values.append(RowValues(levels, values, picked.chunk_of))
+        row_values.append(RowValues(picked.levels, values, picked.chunk_of))
     return row_values
-
-
-def _is_same(ours: Levels, theirs: Levels) -> bool:
-    if ours.rep is None or theirs.rep is None or not np.array_equal(ours.rep, theirs.rep):
-        return False
-    if ours.definition is None or theirs.definition is None:
-        return ours.definition is theirs.definition
-    return np.array_equal(ours.definition, theirs.definition)
 
 
 @frozen

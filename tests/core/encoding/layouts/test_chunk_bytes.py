@@ -44,10 +44,3 @@ def test_chunks_are_headers_and_padded_parts(version, num_levels, num_chunks, si
     found = chunk_bytes.assemble(bounds, levels, values, options)
     assert found.tobytes() == slowly([4] * num_chunks, [*levels, values], widths)
     assert int(chunk_bytes.chunk_sizes(levels, values, options).sum()) == len(found)
-
-
-def test_uneven_parts_are_joined_at_one_go(monkeypatch):
-    """A slice for each chunk took a twentieth of a write of text."""
-    monkeypatch.setattr(chunk_bytes, "_scatter", None)
-    values = pieces(UNEVEN, 0, 0)
-    assert len(chunk_bytes.assemble(np.zeros(6, np.int64), [], values, PageOptions())) == 5 * 8 + 48
