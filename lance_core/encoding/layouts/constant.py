@@ -27,7 +27,7 @@ import pyarrow as pa
 from lance_core.encoding import registry
 from lance_core.encoding.arrow_values import offset_dtype
 from lance_core.encoding.choose_levels import encode_level_chunks
-from lance_core.encoding.kernels import empty, gather, starts_of
+from lance_core.encoding.kernels import gather, starts_of
 from lance_core.encoding.layouts import sparse
 from lance_core.encoding.layouts.page import Decoded, EncodedPage
 from lance_core.encoding.repdef import Levels, max_def, max_rep, rows_of_levels
@@ -74,7 +74,7 @@ def decode(
     if not is_null:
         inline = layout.inline_value
         value = _framed(buffers[0].data, kind) if inline is None else inline
-        values = _repeat(np.frombuffer(value, np.uint8), kind, num_slots)
+        values = repeat_each([bytes(value)], [num_slots], kind)
     if is_null and levels.definition is None and max_def(levels.layers):
         # Nothing but null leaves is written without levels.
         levels = Levels(levels.layers, levels.rep, np.ones(num_slots, np.uint16))
@@ -109,26 +109,6 @@ def _decode_one(encoding: Encoding | None, data: Bytes, count: int) -> LevelArra
 def is_cheap(levels: Levels) -> bool:
     """True if a page of one value costs little: its levels are not compressed."""
     return levels.rep is None and levels.definition is None
-
-
-def _repeat(value: Bytes, kind: pa.DataType, count: int) -> Values:
-    """Return the value ``count`` times."""
-    if offset_dtype(kind) is not None:
-        return VariableValues(
-            np.arange(count + 1, dtype=np.int64) * len(value), np.tile(value, count) if len(value) else value
-        )
-    if pa.types.is_nested(kind) or pa.types.is_null(kind):
-        raise UnsupportedError(f"a constant page of {kind} is not supported")
-    width = 1 if pa.types.is_boolean(kind) else kind.bit_width // 8
-    if len(value) != width:
-        raise CorruptDataError(f"a constant of {len(value)} bytes for {kind}")
-    if pa.types.is_boolean(kind):
-        return FixedValues(np.full(count, bool(value[0])))
-    if width in _UNSIGNED:
-        repeated = empty(count, _UNSIGNED[width])
-        repeated.fill(value.view(_UNSIGNED[width])[0])
-        return FixedValues(repeated)
-    return FixedValues(np.tile(value, (count, 1)))
 
 
 def _framed(frame: memoryview, kind: pa.DataType) -> memoryview:
@@ -174,13 +154,16 @@ def repeat_each(values: Sequence[bytes], counts: Sequence[int], kind: pa.DataTyp
     """Return values, each as often as its page has rows.
 
     Args:
-        values: Shape (n,), from `value_of`.
+        values: Shape (n,).
         counts: Shape (n,).
         kind: Arrow type of the leaf.
 
     Raises:
         CorruptDataError: A value of another width than that of the type.
+        UnsupportedError: A type that has no constants.
     """
+    if pa.types.is_nested(kind) or pa.types.is_null(kind):
+        raise UnsupportedError(f"a constant page of {kind} is not supported")
     if offset_dtype(kind) is not None:
         lengths = np.repeat(np.fromiter(map(len, values), np.int64, len(values)), counts)
         data = b"".join([value * count for value, count in zip(values, counts, strict=True)])
