@@ -140,7 +140,7 @@ def dictionary_without_nulls(array: pa.Array) -> pa.Array:
     items = array.dictionary.drop_null()
     new_indices = np.cumsum(np.asarray(array.dictionary.is_valid())) - 1
     moved = pa.array(np.where(is_null, 0, new_indices[indices]), mask=is_null).cast(array.type.index_type)
-    return pa.DictionaryArray.from_arrays(moved, items)
+    return pa.DictionaryArray.from_arrays(moved, items, ordered=array.type.ordered)
 
 
 def _no_bools() -> Mask:

@@ -94,7 +94,7 @@ def read_values(pieces: Pieces, kind: pa.DataType, *, nullable: bool, limit: int
     bits = _row_bits(kind)
     if bits % 8 or pa.types.is_boolean(_item(kind)):
         bitmap = yield from _read_bits(pieces, bits, limit)
-        return _bit_array(kind, len(pieces), bitmap)
+        return fixed_array(kind, len(pieces), bitmap)
     width = bits // 8
     data = yield from _read_bytes(pieces, width, 0, limit)
     return fixed_array(kind, len(pieces), data)
@@ -132,13 +132,6 @@ def _row_bits(kind: pa.DataType) -> int:
     if not bits:
         raise UnsupportedError(f"a page of {kind} is not supported in files of version 0.1")
     return bits
-
-
-def _bit_array(kind: pa.DataType, count: int, bitmap: pa.Buffer) -> pa.Array:
-    if pa.types.is_fixed_size_list(kind):
-        items = _bit_array(kind.value_type, count * kind.list_size, bitmap)
-        return pa.Array.from_buffers(kind, count, [None], children=[items])
-    return pa.Array.from_buffers(kind, count, [None, bitmap])
 
 
 def _read_bytes(pieces: Pieces, width: int, extra: int, limit: int) -> ReadPlan[Bytes]:

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from lance_core.encoding.arrow_values import (
+    dictionary_without_nulls,
     from_values,
     null_mask,
     offset_dtype,
@@ -109,8 +110,7 @@ def _read_fixed(encoding: Flat | Bitpacked | FastLanes, wanted: Wanted, kind: pa
         raise CorruptDataError(f"a page has values of {encoding.bits} bits for {kind}")
     match encoding:
         case Flat(bits=1):
-            bitmap = yield from read_bits(wanted, encoding)
-            return pa.Array.from_buffers(kind, len(wanted), [None, bitmap])
+            data = yield from read_bits(wanted, encoding)
         case Flat():
             data = yield from read_words(wanted, encoding)
         case Bitpacked():
@@ -183,25 +183,10 @@ def dictionary_array(kind: pa.DataType, indices: npt.NDArray[Any], items: pa.Arr
     """
     if int(indices.min()) < 0 or int(indices.max()) >= len(items):
         raise _beyond(items)
-    bitmap = None
-    if items.null_count:
-        items, indices, validity = _without_nulls(items, indices)
-        bitmap = pack_bits(validity)
     numbers = indices.astype(kind.index_type.to_pandas_dtype(), copy=False)
-    keys = pa.Array.from_buffers(kind.index_type, len(numbers), [bitmap, pa.py_buffer(numbers)])
-    return pa.DictionaryArray.from_arrays(keys, items, ordered=kind.ordered)
+    keys = pa.Array.from_buffers(kind.index_type, len(numbers), [None, pa.py_buffer(numbers)])
+    return dictionary_without_nulls(pa.DictionaryArray.from_arrays(keys, items, ordered=kind.ordered))
 
 
 def _beyond(items: pa.Array) -> CorruptDataError:
     return CorruptDataError(f"an index points beyond a dictionary of {len(items)} items")
-
-
-def _without_nulls(
-    items: pa.Array, indices: npt.NDArray[Any]
-) -> tuple[pa.Array, npt.NDArray[Any], npt.NDArray[np.bool_]]:
-    """Return the items that are not null, indices into them, and which values point at one."""
-    is_null = null_mask(items)
-    assert is_null is not None  # noqa: S101 - asked for by the caller
-    value_indices = np.cumsum(~is_null) - 1
-    validity = ~is_null[indices]
-    return items.drop_null(), np.where(validity, value_indices[indices], 0), validity

@@ -107,7 +107,7 @@ def bit_width(kind: pa.DataType) -> int:
         return 0
 
 
-def fixed_array(kind: pa.DataType, count: int, data: Bytes) -> pa.Array:
+def fixed_array(kind: pa.DataType, count: int, data: Bytes | pa.Buffer) -> pa.Array:
     """Return values of fixed width, none of which is null; ``data`` holds exactly them."""
     if pa.types.is_fixed_size_list(kind):
         items = fixed_array(kind.value_type, count * kind.list_size, data)

@@ -21,52 +21,43 @@ from lance_core.format.blobs import is_described
 from lance_core.format.schema import BLOB_KEY, JSON
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from lance_core.encoding.plans import Plan, ReadPlan, Rows
     from lance_core.encoding.v2_0.ends import Spans
     from lance_core.encoding.values import Int64s
     from lance_core.format.schema import Field
 
 
-class ValuePages(Protocol):
+@frozen
+class ValuePages:
     """Pages of values.
 
     Attributes:
         num_rows: Rows in all pages.
         num_bytes: Bytes in all pages, 0 if unknown.
+        read: Reads rows: at least one, all of which are there.
     """
 
-    @property
-    def num_rows(self) -> int: ...  # noqa: D102 - see above
-
-    @property
-    def num_bytes(self) -> int: ...  # noqa: D102 - see above
-
-    def read(self, rows: Rows, /) -> Plan:
-        """At least one row, all of which are there."""
-        ...
+    num_rows: int
+    num_bytes: int
+    read: Callable[[Rows], Plan]
 
 
-class OffsetPages(Protocol):
+@frozen
+class OffsetPages:
     """Pages that tell where lists begin and end.
 
     Attributes:
         num_rows: Rows in all pages.
         num_items: Items of all lists.
+        read: Reads rows as above; items are counted from the column's first one. Raises CorruptDataError if a list ends
+            behind the items of its page.
     """
 
-    @property
-    def num_rows(self) -> int: ...  # noqa: D102 - see above
-
-    @property
-    def num_items(self) -> int: ...  # noqa: D102 - see above
-
-    def read(self, rows: Rows, /) -> ReadPlan[Spans]:
-        """At least one row, all of which are there; items are counted from the column's first one.
-
-        Raises:
-            CorruptDataError: A list that ends behind the items of its page.
-        """
-        ...
+    num_rows: int
+    num_items: int
+    read: Callable[[Rows], ReadPlan[Spans]]
 
 
 class Opener(Protocol):

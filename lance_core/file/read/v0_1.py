@@ -22,7 +22,7 @@ from lance_core.encoding.v2_0.ends import Spans
 from lance_core.encoding.v2_0.nesting import LIST_TYPES
 from lance_core.errors import CorruptDataError, InvalidInputError, UnsupportedError
 from lance_core.file.file_layout import ColumnSummary, FileLayout, PageSummary, fields_with_columns
-from lance_core.file.read.nodes import open_field
+from lance_core.file.read.nodes import OffsetPages, ValuePages, open_field
 from lance_core.format.file.legacy_file import (
     SIZE_BYTES,
     decode_legacy_footer,
@@ -221,68 +221,38 @@ class _Pages:
     first_rows: Int64s
     limit: int
 
-    @property
-    def num_rows(self) -> int:
-        return int(self.first_rows[-1])
-
     def cut(self, rows: Rows) -> Pieces:
         return cut_rows(self.first_rows, self.positions, rows)
 
 
-@frozen
-class _Values:
-    """Pages of values; ``items`` are those of the one dictionary that a field has."""
+def _values(kind: pa.DataType, pages: _Pages, items: pa.Array | None, *, nullable: bool) -> ValuePages:
+    """Return the values of a field; ``items`` are those of the one dictionary that it has."""
+    stored, num_rows = kind if items is None else kind.index_type, int(pages.first_rows[-1])
 
-    kind: pa.DataType
-    nullable: bool
-    pages: _Pages
-    items: pa.Array | None
+    def read(rows: Rows) -> Plan:
+        is_nullable = nullable and items is None
+        array = yield from read_values(pages.cut(rows), stored, nullable=is_nullable, limit=pages.limit)
+        return [array if items is None else dictionary_array(kind, array.to_numpy(), items)]
 
-    @property
-    def num_rows(self) -> int:
-        return self.pages.num_rows
-
-    @property
-    def num_bytes(self) -> int:
-        width = row_bytes(self.kind if self.items is None else self.kind.index_type)
-        # Pages of strings do not tell how long they are; there cannot be more in them than in the file.
-        return self.pages.limit if width is None else int(width * self.num_rows)
-
-    def read(self, rows: Rows) -> Plan:
-        pieces, limit = self.pages.cut(rows), self.pages.limit
-        if self.items is None:
-            array = yield from read_values(pieces, self.kind, nullable=self.nullable, limit=limit)
-            return [array]
-        keys = yield from read_values(pieces, self.kind.index_type, nullable=False, limit=limit)
-        return [dictionary_array(self.kind, keys.to_numpy(), self.items)]
+    width = row_bytes(stored)
+    # Pages of strings do not tell how long they are; there cannot be more in them than in the file.
+    return ValuePages(num_rows, pages.limit if width is None else int(width * num_rows), read)
 
 
-@frozen
-class _Offsets:
-    """Pages of offsets of lists; ``first_items`` is the first item of each page, and the end."""
+def _offsets(kind: pa.DataType, pages: _Pages, first_items: Int64s) -> OffsetPages:
+    """Return the offsets of lists; ``first_items`` is the first item of each page, and the end."""
 
-    kind: pa.DataType
-    pages: _Pages
-    first_items: Int64s
-
-    @property
-    def num_rows(self) -> int:
-        return self.pages.num_rows
-
-    @property
-    def num_items(self) -> int:
-        return int(self.first_items[-1])
-
-    def read(self, rows: Rows) -> ReadPlan[Spans]:
-        pieces = self.pages.cut(rows)
-        spans = yield from read_spans(pieces, is_large=pa.types.is_large_list(self.kind), limit=self.pages.limit)
-        bases = np.repeat(self.first_items[pieces.pages], pieces.counts)
+    def read(rows: Rows) -> ReadPlan[Spans]:
+        pieces = pages.cut(rows)
+        spans = yield from read_spans(pieces, is_large=pa.types.is_large_list(kind), limit=pages.limit)
+        bases = np.repeat(first_items[pieces.pages], pieces.counts)
         starts, ends = spans.starts + bases, spans.ends + bases
-        if (ends > np.repeat(self.first_items[pieces.pages + 1], pieces.counts)).any() or (
-            starts[1:] < ends[:-1]
-        ).any():
+        limits = np.repeat(first_items[pieces.pages + 1], pieces.counts)
+        if (ends > limits).any() or (starts[1:] < ends[:-1]).any():
             raise CorruptDataError("a list ends behind the items of its page")
         return Spans(starts, ends, None, is_dense=False)
+
+    return OffsetPages(int(pages.first_rows[-1]), int(first_items[-1]), read)
 
 
 @frozen
@@ -294,16 +264,16 @@ class _Opener:
     stored: Mapping[int, Field]
     limit: int
 
-    def values(self, field: Field, kind: pa.DataType) -> _Values:
+    def values(self, field: Field, kind: pa.DataType) -> ValuePages:
         items = self.items(field, kind) if pa.types.is_dictionary(kind) else None
-        return _Values(kind, field.nullable, self._pages(field), items)
+        return _values(kind, self._pages(field), items, nullable=field.nullable)
 
-    def blobs(self, field: Field, kind: pa.DataType) -> _Values:
+    def blobs(self, field: Field, kind: pa.DataType) -> ValuePages:
         del kind  # pylance 14.0.2 cannot read what it writes there
         raise UnsupportedError(f"field {field.name!r}: blobs in files of version 0.1 are not supported")
 
-    def offsets(self, field: Field, kind: pa.DataType) -> _Offsets:
-        return _Offsets(kind, self._pages(field), self._rows(field.children[0]))
+    def offsets(self, field: Field, kind: pa.DataType) -> OffsetPages:
+        return _offsets(kind, self._pages(field), self._rows(field.children[0]))
 
     def packed_kind(self, field: Field, kind: pa.DataType) -> None:
         del field, kind  # version 0.1 has no packed structs

@@ -21,7 +21,7 @@ from lance_core.encoding.v2_0.buffers import Wanted
 from lance_core.encoding.v2_0.ends import Spans, read_ends
 from lance_core.errors import CorruptDataError, InvalidInputError
 from lance_core.file.file_layout import field_of_column, fields_with_columns
-from lance_core.file.read.nodes import open_field
+from lance_core.file.read.nodes import OffsetPages, ValuePages, open_field
 from lance_core.format.file.array_encoding import Dictionary, ListOffsets, decode_array_encoding
 from lance_core.format.file.notation import notation
 
@@ -70,90 +70,54 @@ class _Column:
         return encoding
 
 
-@frozen
-class _Values:
-    """Pages of values."""
+def _values(kind: pa.DataType, column: _Column) -> ValuePages:
+    """Return the values of a column as a type."""
 
-    kind: pa.DataType
-    column: _Column
+    def read(rows: Rows) -> Plan:
+        return together([read_page(number, inside) for number, inside in split_rows(column.first_rows, rows)])
 
-    @property
-    def num_rows(self) -> int:
-        return int(self.column.first_rows[-1])
-
-    @property
-    def num_bytes(self) -> int:
-        return sum(size for page in self.column.pages for _, size in page.buffers)
-
-    def read(self, rows: Rows) -> Plan:
-        pages = split_rows(self.column.first_rows, rows)
-        return together([self._read_page(number, inside) for number, inside in pages])
-
-    def _read_page(self, number: int, rows: Rows) -> ReadPlan[pa.Array]:
-        encoding = self.column.encoding(number)
-        wanted = Wanted(self.column.pages[number].buffers, rows)
+    def read_page(number: int, rows: Rows) -> ReadPlan[pa.Array]:
+        encoding = column.encoding(number)
+        wanted = Wanted(column.pages[number].buffers, rows)
         if not isinstance(encoding, Dictionary):
-            return (yield from read_array(encoding, wanted, self.kind))
-        cached = self.column.cache.items
+            return (yield from read_array(encoding, wanted, kind))
+        cached = column.cache.items
         items = cached.get(number)
         if items is None:
-            items = cached[number] = yield from read_items(encoding, wanted.buffers, self.kind)
-        return (yield from read_dictionary(encoding, wanted, self.kind, items))
+            items = cached[number] = yield from read_items(encoding, wanted.buffers, kind)
+        return (yield from read_dictionary(encoding, wanted, kind, items))
+
+    num_bytes = sum(size for page in column.pages for _, size in page.buffers)
+    return ValuePages(int(column.first_rows[-1]), num_bytes, read)
 
 
-@frozen
-class _Blobs:
-    """Pages of positions and sizes of blobs; position 1 and size 0 stand for null."""
-
-    values: _Values
-
-    @property
-    def num_rows(self) -> int:
-        return self.values.num_rows
-
-    @property
-    def num_bytes(self) -> int:
-        return self.values.num_bytes
-
-    def read(self, rows: Rows) -> Plan:
-        arrays = yield from self.values.read(rows)
-        return [self._with_nulls(array) for array in arrays]
-
-    def _with_nulls(self, array: pa.Array) -> pa.Array:
-        children = [array.field(index) for index in range(2)]
-        positions, sizes = (child.to_numpy() for child in children)
-        is_null = (positions == 1) & (sizes == 0)
-        bitmap = pack_bits(~is_null) if is_null.any() else None
-        return pa.Array.from_buffers(array.type, len(array), [bitmap], children=children)
+def _blob_with_nulls(array: pa.Array) -> pa.Array:
+    """Return positions and sizes of blobs; position 1 and size 0 stand for null."""
+    children = [array.field(index) for index in range(2)]
+    positions, sizes = (child.to_numpy() for child in children)
+    is_null = (positions == 1) & (sizes == 0)
+    bitmap = pack_bits(~is_null) if is_null.any() else None
+    return pa.Array.from_buffers(array.type, len(array), [bitmap], children=children)
 
 
-@frozen
-class _Offsets:
-    """Pages of ends of lists; ``first_items`` is the first item of each page, and the end."""
+def _offsets(column: _Column) -> OffsetPages:
+    """Return the ends of lists of a column."""
+    first_items = column.first_items()
 
-    column: _Column
-    first_items: Int64s
-
-    @property
-    def num_rows(self) -> int:
-        return int(self.column.first_rows[-1])
-
-    @property
-    def num_items(self) -> int:
-        return int(self.first_items[-1])
-
-    def read(self, rows: Rows) -> ReadPlan[Spans]:
-        pages = split_rows(self.column.first_rows, rows)
-        parts = yield from together([self._read_page(number, inside) for number, inside in pages])
+    def read(rows: Rows) -> ReadPlan[Spans]:
+        pages = split_rows(column.first_rows, rows)
+        parts = yield from together([read_page(number, inside) for number, inside in pages])
         return parts[0] if len(parts) == 1 else _joined(parts)
 
-    def _read_page(self, number: int, rows: Rows) -> ReadPlan[Spans]:
-        encoding = self.column.offsets(number)
-        spans = yield from read_ends(self.column.pages[number].buffers, encoding.ends, rows, encoding.null_adjustment)
-        base, end = self.first_items[number : number + 2].tolist()
+    def read_page(number: int, rows: Rows) -> ReadPlan[Spans]:
+        encoding = column.offsets(number)
+        spans = yield from read_ends(column.pages[number].buffers, encoding.ends, rows, encoding.null_adjustment)
+        base, end = first_items[number : number + 2].tolist()
         if base + int(spans.ends[-1]) > end:
             raise CorruptDataError("a list ends behind the items of its page")
         return replace(spans, starts=spans.starts + base, ends=spans.ends + base)
+
+    return OffsetPages(int(column.first_rows[-1]), int(first_items[-1]), read)
 
 
 def _joined(parts: list[Spans]) -> Spans:
@@ -182,16 +146,20 @@ class _Opener:
     numbers: Mapping[int, int]
     schema: Callable[[], Schema]
 
-    def values(self, field: Field, kind: pa.DataType) -> _Values:
-        return _Values(kind, self._column(field))
+    def values(self, field: Field, kind: pa.DataType) -> ValuePages:
+        return _values(kind, self._column(field))
 
-    def blobs(self, field: Field, kind: pa.DataType) -> _Blobs:
-        return _Blobs(self.values(field, kind))
+    def blobs(self, field: Field, kind: pa.DataType) -> ValuePages:
+        values = self.values(field, kind)
 
-    def offsets(self, field: Field, kind: pa.DataType) -> _Offsets:
+        def read(rows: Rows) -> Plan:
+            return [_blob_with_nulls(array) for array in (yield from values.read(rows))]
+
+        return replace(values, read=read)
+
+    def offsets(self, field: Field, kind: pa.DataType) -> OffsetPages:
         del kind  # lists and large lists look the same
-        column = self._column(field)
-        return _Offsets(column, column.first_items())
+        return _offsets(self._column(field))
 
     def packed_kind(self, field: Field, kind: pa.DataType) -> pa.DataType | None:
         if not field.is_packed:
