@@ -399,7 +399,7 @@ class DataFileReader(KeepsLast):
         schema = stream.schema
         high = rows.start
         while high < rows.stop:
-            low, high = high, min(high + (step if windows is None else next(windows)), rows.stop)
+            low, high = high, strategy.window_end(high, step if windows is None else next(windows), rows.stop)
             with self._blame:
                 arrays = self._read(stream.fields, range(low, high), pages=pages)
                 stream.passed(high)

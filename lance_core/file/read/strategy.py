@@ -91,9 +91,13 @@ _JOIN_GROWTH = 2
 WINDOW_BYTES = 1 << 24
 """Decoded bytes of all columns together that a scan holds, unless one batch needs more (row 29, memory)."""
 
-WINDOW_BYTES_OF_A_COLUMN, MOST_WINDOW_BYTES = 1 << 16, 3 << 24
-"""And at least so many bytes of each column on average, up to so many of all: 500 columns take a third less CPU time,
-and 35 MiB more."""
+WINDOW_BYTES_OF_A_COLUMN, MOST_WINDOW_BYTES = 3 << 15, 3 << 24
+"""And at least so many bytes of each column on average, up to so many of all: 500 columns take two fifths less CPU
+time, and 50 MiB more."""
+
+LAST_WINDOW_SHARE = 8
+"""The last window takes rows up to this part of its size more, rather than leave them to a window of their own, which
+would cost as many steps: a streamed scan of 60,000 orders in windows of 57,344 takes a sixth less CPU time."""
 
 COLUMN_WINDOW_BYTES = 1 << 23
 """Likewise of one column, whose strings need several times as much on the way. With half of it a stream of texts takes
@@ -243,6 +247,18 @@ def request_bytes(num_columns: int) -> int:
     As many are on their way while these are decoded.
     """
     return min(MOST_OF_A_COLUMN, max(LEAST_OF_A_COLUMN, MOST_HELD // 2 // max(1, num_columns)))
+
+
+def window_end(low: int, num_rows: int, end: int) -> int:
+    """Return the row behind a window.
+
+    Args:
+        low: Its first row.
+        num_rows: Its size.
+        end: Row behind the last one.
+    """
+    high = low + num_rows
+    return end if end - high <= num_rows // LAST_WINDOW_SHARE else high
 
 
 class _Growths:

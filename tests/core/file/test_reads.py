@@ -92,6 +92,23 @@ def test_windows_grow_to_what_the_rows_before_came_to():
     assert next(windows) == strategy.window_rows([2.0] + [float(least)] * 6, 1024)
 
 
+@pytest.mark.parametrize(("num_rows", "expected"), [(3120, [1000, 1000, 1120]), (3130, [1000, 1000, 1000, 130])])
+def test_few_rows_behind_the_last_window_are_read_with_it(data_file, monkeypatch, num_rows, expected):
+    monkeypatch.setattr(strategy.Windows, "__next__", lambda _: 1000)
+    table = pa.table({"c": range(num_rows)})
+    data_file.write(table)
+    reader = data_file.open()
+    windows: list[int] = []
+    read = reader._read
+    monkeypatch.setattr(
+        reader, "_read", lambda fields, rows, **rest: windows.append(len(rows)) or read(fields, rows, **rest)
+    )
+    batches = list(reader.scan(reader.schema, {0: 0}, start=0, end=num_rows, batch_size=500))
+    assert windows == expected
+    assert pa.Table.from_batches(batches)["c"].to_pylist() == list(range(num_rows))
+    assert max(batch.num_rows for batch in batches) == 500
+
+
 def test_windows_begin_with_what_the_file_before_came_to():
     asked, rows = object(), 1024
     windows = strategy.Windows([[8.0], [16.0]], rows, asked)
