@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import threading
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 
@@ -46,17 +46,18 @@ emptied for every chunk. Beside them a twentieth to a tenth less time, and as ma
 to write and to read; of seven bytes 3 % more."""
 
 
-class Zstd(Protocol):
-    """Makes and reads frames; any number of threads may use one."""
+class ArrowZstd:
+    """Makes and reads frames by Arrow's codec; any number of threads may use one."""
 
-    def compressor(self, level: int | None, largest: int) -> Compress:
+    def compressor(self, level: int | None, largest: int) -> Compress:  # noqa: ARG002 - see `PackageZstd`
         """Return what makes frames in this thread.
 
         Args:
             level: Effort, up to 22; None for the default.
             largest: Bytes that a frame will hold at most.
         """
-        ...
+        codec = pa.Codec("zstd", compression_level=DEFAULT_LEVEL if level is None else level)
+        return lambda data: codec.compress(pa.py_buffer(data), asbytes=True)
 
     def decompress(self, frames: Bytes, out: Bytes) -> None:
         """Fill memory with the content of frames that lie end to end.
@@ -64,19 +65,6 @@ class Zstd(Protocol):
         Raises:
             CorruptDataError: The frames hold more or less, or are none.
         """
-        ...
-
-
-class ArrowZstd:
-    """Frames by Arrow's codec."""
-
-    def compressor(self, level: int | None, largest: int) -> Compress:  # noqa: ARG002 - see `Zstd`
-        """See `Zstd`."""
-        codec = pa.Codec("zstd", compression_level=DEFAULT_LEVEL if level is None else level)
-        return lambda data: codec.compress(pa.py_buffer(data), asbytes=True)
-
-    def decompress(self, frames: Bytes, out: Bytes) -> None:
-        """See `Zstd`."""
         try:
             content = pa.Codec("zstd").decompress(pa.py_buffer(frames), decompressed_size=len(out))
         except (OSError, pa.ArrowException, MemoryError) as error:
@@ -101,7 +89,7 @@ class PackageZstd:
         self._contexts = _Contexts()
 
     def compressor(self, level: int | None, largest: int) -> Compress:
-        """See `Zstd`."""
+        """See `ArrowZstd`."""
         level = DEFAULT_LEVEL if level is None else level
         key = level, level in _SMALL_TABLES and largest <= _SMALL_BYTES
         compressor_of_level = self._contexts.compressors.get(key)
@@ -119,7 +107,7 @@ class PackageZstd:
         return package.ZstdCompressor(level=level)
 
     def decompress(self, frames: Bytes, out: Bytes) -> None:
-        """See `Zstd`."""
+        """See `ArrowZstd`."""
         if self._contexts.decompressor is None:
             self._contexts.decompressor = self._package.ZstdDecompressor()
         try:
@@ -135,7 +123,7 @@ def _check(size: int, out: Bytes) -> None:
         raise CorruptDataError(f"zstd: frames of another size than the {len(out)} bytes that were announced")
 
 
-def best_zstd() -> Zstd:
+def best_zstd() -> ArrowZstd | PackageZstd:
     """Return the package where it is there, else Arrow."""
     try:
         return PackageZstd(importlib.import_module("zstandard"))

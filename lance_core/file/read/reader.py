@@ -7,7 +7,7 @@ generation of the format: `lance_core.file.read.v2_1` and its likes.
 from __future__ import annotations
 
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import numpy as np
 import pyarrow as pa
@@ -38,10 +38,10 @@ if TYPE_CHECKING:
     from lance_core.file.file_layout import FileLayout
     from lance_core.file.integrity import Checking
     from lance_core.file.read.alike_files import Pattern
-    from lance_core.file.read.content import Content
     from lance_core.file.read.field_reader import FieldReader
     from lance_core.file.read.page_bytes import PageBytes, TouchedPages
-    from lance_core.file.read.v0_1 import BatchStatistics
+    from lance_core.file.read.v0_1 import BatchStatistics, ContentLegacy
+    from lance_core.file.read.v2_0 import ContentV20
     from lance_core.format.dictionary_values import LegacyDictionary
     from lance_core.format.schema import Schema
     from lance_core.store.base import ObjectReader
@@ -143,12 +143,10 @@ class DataFileReader(KeepsLast):
             CorruptDataError: The file is damaged.
         """
         with self._blame:
-            if self._version.name == "0.1":
-                from lance_core.file.read.v0_1 import ContentLegacy  # noqa: PLC0415 rarely needed
-
-                if isinstance(self._content, ContentLegacy):
-                    return self._content.batch_offsets, self._content.statistics(fields)
-            return np.array([0, self._described()[1]], np.int64), {}
+            legacy = self._legacy
+            if legacy is None:
+                return np.array([0, self._described()[1]], np.int64), {}
+            return legacy.batch_offsets, legacy.statistics(fields)
 
     def dictionaries(self, fields: Collection[int]) -> dict[int, tuple[str, LegacyDictionary]]:
         """Return logical type and dictionary of dictionary fields; only files of version 0.1 have one for each.
@@ -160,12 +158,12 @@ class DataFileReader(KeepsLast):
             CorruptDataError: The file is damaged.
         """
         with self._blame:
-            if self._version.name == "0.1":
-                from lance_core.file.read.v0_1 import ContentLegacy  # noqa: PLC0415 rarely needed
+            return {} if self._legacy is None else self._legacy.dictionaries(fields)
 
-                if isinstance(self._content, ContentLegacy):
-                    return self._content.dictionaries(fields)
-            return {}
+    @property
+    def _legacy(self) -> ContentLegacy | None:
+        """The content of a file of version 0.1."""
+        return cast("ContentLegacy", self._content) if self._version.name == "0.1" else None
 
     def scan(
         self,
@@ -490,7 +488,7 @@ class DataFileReader(KeepsLast):
         with self._blame:
             return self._content.descriptor()
 
-    def _open(self) -> tuple[FileCache, Content]:
+    def _open(self) -> tuple[FileCache, ContentV21 | ContentV20 | ContentLegacy]:
         """Return what is known of the file, and what is in it."""
         match self._version.name:
             case "0.1":

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lance_core.encoding.layouts.page import EncodedPage
-    from lance_core.file.write.field_writer import FieldWriter
+    from lance_core.file.write.v2_0 import FieldWriterV20
 
 FIXED_WIDTH: dict[int, np.dtype[Any]] = {
     kind.id: np.dtype(f"<u{kind.bit_width // 8}")
@@ -33,7 +33,9 @@ def num_bytes_of(array: pa.Array) -> int:
     return array.nbytes if kind is None or array.buffers()[0] is not None else kind.itemsize * len(array)
 
 
-def encode_together(columns: Sequence[tuple[FieldWriter, Sequence[pa.Array]]], version: str) -> dict[int, EncodedPage]:
+def encode_together(
+    columns: Sequence[tuple[FieldWriterV20 | FieldWriterV21, Sequence[pa.Array]]], version: str
+) -> dict[int, EncodedPage]:
     """Encode what columns have collected.
 
     Args:

@@ -37,7 +37,7 @@ _PACKED_KEY = "lance-encoding:packed"
 
 
 class FieldWriterV20:
-    """One top-level field; see `lance_core.file.write.field_writer.FieldWriter`.
+    """One top-level field; see `lance_core.file.write.v2_1.FieldWriterV21`.
 
     Args:
         field: The field.

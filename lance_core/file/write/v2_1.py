@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class FieldWriterV21:
-    """One top-level field; see `lance_core.file.write.field_writer.FieldWriter`.
+    """One top-level field of a file being written.
 
     Args:
         field: The field, of a type that can be written.
@@ -38,6 +38,7 @@ class FieldWriterV21:
         profile: How columns are compressed for which the metadata asks for nothing.
 
     Attributes:
+        field_ids: Fields that have a column, in the order of the columns.
         is_bare: Whether the field is one leaf, of which nothing but its type is said.
 
     Raises:
@@ -64,7 +65,11 @@ class FieldWriterV21:
         self.field_ids = tuple([path.leaf.id for path in self._paths])
 
     def check(self, array: pa.Array) -> None:
-        """Nulls where there must be none, blobs that are neither here nor there."""
+        """Look for values that the file cannot hold, before any of them is taken.
+
+        Raises:
+            InvalidInputError: Nulls where there must be none, blobs that are neither here nor there.
+        """
         if array.null_count or not self.is_bare:
             check_nulls(self._field, array)
         for path in self._paths_of_blobs:

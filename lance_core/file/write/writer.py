@@ -32,8 +32,9 @@ if TYPE_CHECKING:
 
     from lance_core.encoding.values import Bytes
     from lance_core.file.write.blob_files import BlobPlaces
-    from lance_core.file.write.field_writer import FieldWriter, RowGroups
+    from lance_core.file.write.field_writer import RowGroups
     from lance_core.file.write.v0_1 import DataFileWriterV01
+    from lance_core.file.write.v2_0 import FieldWriterV20
     from lance_core.format.file.file_version import FileVersion
     from lance_core.store.base import ObjectWriter
 
@@ -72,7 +73,7 @@ class _Collected:
         num_owned: Leading arrays that share no memory with other columns.
     """
 
-    writer: FieldWriter
+    writer: FieldWriterV20 | FieldWriterV21
     arrays: list[pa.Array] = dataclasses.field(default_factory=list)
     num_bytes: int = 0
     num_rows: int = 0
@@ -109,7 +110,7 @@ def check_schema(schema: Schema, *, version: str | None) -> None:
     _field_writers(schema, resolved, BlobFiles(None))
 
 
-def _field_writers(schema: Schema, version: FileVersion, blobs: BlobFiles) -> Sequence[FieldWriter]:
+def _field_writers(schema: Schema, version: FileVersion, blobs: BlobFiles) -> Sequence[FieldWriterV20 | FieldWriterV21]:
     match version.name:
         case "2.0":
             from lance_core.file.write.v2_0 import FieldWriterV20  # noqa: PLC0415 rarely needed
