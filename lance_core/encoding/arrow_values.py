@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from lance_core.encoding.repdef import Mask
-    from lance_core.encoding.values import Bytes, LeafValues, Values
+    from lance_core.encoding.values import LeafValues, Values
 
 _UNSIGNED: dict[int, npt.DTypeLike] = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
 MAX_INT32 = 2**31 - 1
@@ -83,7 +83,9 @@ def to_values(array: pa.Array) -> Values:
     if pa.types.is_fixed_size_list(kind):
         return _list_to_values(array)
     if pa.types.is_boolean(kind):
-        return FixedValues(unpack_bits(array.buffers()[1], array.offset, len(array)) if len(array) else _no_bools())
+        return FixedValues(
+            unpack_bits(array.buffers()[1], array.offset, len(array)) if len(array) else np.empty(0, np.bool_)
+        )
     dtype = offset_dtype(kind)
     if dtype is None:
         return FixedValues(words_of(array))
@@ -141,10 +143,6 @@ def dictionary_without_nulls(array: pa.Array) -> pa.Array:
     new_indices = np.cumsum(np.asarray(array.dictionary.is_valid())) - 1
     moved = pa.array(np.where(is_null, 0, new_indices[indices]), mask=is_null).cast(array.type.index_type)
     return pa.DictionaryArray.from_arrays(moved, items, ordered=array.type.ordered)
-
-
-def _no_bools() -> Mask:
-    return np.empty(0, np.bool_)
 
 
 def words_of(array: pa.Array) -> npt.NDArray[Any]:
@@ -283,12 +281,8 @@ def _strings_from_values(values: VariableValues, kind: pa.DataType, bitmap: pa.B
         if dtype == np.int32 and int(offsets[-1]) > MAX_INT32:
             raise InvalidInputError(f"more than 2 GiB of {kind} in one batch; ask for smaller batches")
         offsets = offsets.astype(dtype)
-    buffers = [bitmap, pa.py_buffer(np.ascontiguousarray(offsets)), pa.py_buffer(_contiguous(values.data))]
+    buffers = [bitmap, pa.py_buffer(np.ascontiguousarray(offsets)), pa.py_buffer(np.ascontiguousarray(values.data))]
     return pa.Array.from_buffers(kind, len(values), buffers)
-
-
-def _contiguous(data: Bytes) -> Bytes:
-    return np.ascontiguousarray(data)
 
 
 def _list_from_values(values: FixedListValues, kind: pa.DataType, bitmap: pa.Buffer | None) -> pa.Array:

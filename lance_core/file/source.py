@@ -114,14 +114,9 @@ class FileBytes:
         """
         if self._mapped is not None:
             return Deferred(partial(self.read, ranges))
-        checks = self._checks_of(is_scan=is_scan)
-        wide = ranges if checks is None else [checks.widened(start, end) for start, end in ranges]
-        once = list(dict.fromkeys(wide))  # small ranges may lie in the same blocks
-        if offers(self._source, AheadReader, "begin_ranges"):
-            pending = self._source.begin_ranges(once)
-        else:
-            pending = Deferred(partial(self._source.read_ranges, once))
-        return _CheckedRead(ranges, wide, once, pending, checks)
+        source, checks = self._source, self._checks_of(is_scan=is_scan)
+        begin = source.begin_ranges if offers(source, AheadReader, "begin_ranges") else _later(source.read_ranges)
+        return _CheckedRead(ranges, checks, begin)
 
     def announce(self, ranges: Ranges) -> None:
         """Ask for ranges of a mapped file that are about to be read."""
@@ -220,9 +215,7 @@ class FileBytes:
             checks.check(memoryview(self._mapped.mapped), starts, ends)
             inside = zip(buffers, (starts - low).tolist(), (ends - starts).tolist(), strict=True)
             return [buffer.slice(offset, size) for buffer, offset, size in inside]
-        wide = [checks.widened(start, end) for start, end in ranges]
-        once = list(dict.fromkeys(wide))  # small ranges may lie in the same blocks
-        return _sliced(ranges, wide, dict(zip(once, read(once), strict=True)), checks)
+        return _CheckedRead(ranges, checks, _later(read)).result()
 
     def _checks_of(self, *, is_scan: bool) -> BlockChecks | None:
         return self._checks if is_scan or self._checking is Checking.ALL else None
@@ -279,47 +272,37 @@ class _CheckedRead:
 
     Args:
         ranges: What is wanted.
-        wide: Likewise, with all of the blocks that each range touches.
-        once: Each of ``wide`` once.
-        pending: The read of ``once``.
         checks: The checksums; None if there are none.
+        begin: Begins to read ranges: all of the blocks that are touched, each once.
     """
 
     def __init__(
-        self,
-        ranges: Ranges,
-        wide: Ranges,
-        once: Ranges,
-        pending: PendingRead[list[pa.Buffer]],
-        checks: BlockChecks | None,
+        self, ranges: Ranges, checks: BlockChecks | None, begin: Callable[[Ranges], PendingRead[list[pa.Buffer]]]
     ) -> None:
         self._ranges = ranges
-        self._wide = wide
-        self._once = once
-        self._pending = pending
         self._checks = checks
+        self._wide = ranges if checks is None else [checks.widened(start, end) for start, end in ranges]
+        self._once = list(dict.fromkeys(self._wide))  # small ranges may lie in the same blocks
+        self._pending = begin(self._once)
 
     def result(self) -> list[pa.Buffer]:
         """Wait for the ranges."""
         buffers = dict(zip(self._once, self._pending.result(), strict=True))
-        return _sliced(self._ranges, self._wide, buffers, self._checks)
+        if self._checks is not None:
+            for (start, end), buffer in buffers.items():
+                self._checks.check(memoryview(buffer), np.array([start]), np.array([end]), at=start)
+        return [
+            buffers[whole] if asked == whole else buffers[whole].slice(asked[0] - whole[0], asked[1] - asked[0])
+            for asked, whole in zip(self._ranges, self._wide, strict=True)
+        ]
 
     def cancel(self) -> None:
         """Say that nobody wants the ranges."""
         self._pending.cancel()
 
 
-def _sliced(
-    ranges: Ranges, wide: Ranges, buffers: dict[tuple[int, int], pa.Buffer], checks: BlockChecks | None
-) -> list[pa.Buffer]:
-    """Return ranges out of whole blocks, which are held against their checksums."""
-    if checks is not None:
-        for (start, end), buffer in buffers.items():
-            checks.check(memoryview(buffer), np.array([start]), np.array([end]), at=start)
-    return [
-        buffers[whole] if asked == whole else buffers[whole].slice(asked[0] - whole[0], asked[1] - asked[0])
-        for asked, whole in zip(ranges, wide, strict=True)
-    ]
+def _later(read: Callable[[Ranges], list[pa.Buffer]]) -> Callable[[Ranges], PendingRead[list[pa.Buffer]]]:
+    return lambda ranges: Deferred(partial(read, ranges))
 
 
 def _joined(scattered: Sequence[ByteRanges]) -> _Bounds:

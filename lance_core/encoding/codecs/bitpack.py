@@ -9,16 +9,15 @@ Source: messages ``InlineBitpacking`` and ``OutOfLineBitpacking``.
 
 from __future__ import annotations
 
-from functools import cache, lru_cache
+from functools import lru_cache
 from itertools import pairwise
-from struct import Struct
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from lance_core.encoding.codecs import fastlanes
 from lance_core.encoding.codecs.codec import Codec, Scalar
-from lance_core.encoding.codecs.fastlanes import BLOCK, row_start
+from lance_core.encoding.codecs.fastlanes import BLOCK
 from lance_core.encoding.codecs.flat import WORD_BITS, from_bytes, word_dtype
 from lance_core.encoding.kernels import (
     Scratch,
@@ -50,7 +49,6 @@ _LEAST_RUN = 16
 """From so many blocks of one width on average, neighbours are unpacked to where they belong."""
 
 _LEVEL_BITS, _BYTE_BITS = 16, 8
-_WORD_CODES = {8: "<B", 16: "<H", 32: "<I", 64: "<Q"}
 _UNPACKED = Scratch()
 
 
@@ -101,39 +99,20 @@ def decode_inline_at(encoding: InlineBitpacking, chunks: Chunks, chunk_of: Int64
     return FixedValues(fastlanes.unpack_points(chunks.buffers[0], starts, widths[chunk_of], index, dtype))
 
 
-@cache
-def _rows_of_values(bits: int) -> list[int]:
-    """Return the row that holds each value of a block, for words of so many bits."""
-    rows = [0] * BLOCK
-    for row in range(bits):
-        rows[row_start(row) : row_start(row) + BLOCK // bits] = [row] * (BLOCK // bits)
-    return rows
-
-
 def decode_inline_one(encoding: InlineBitpacking) -> Scalar | None:
     """Make the reader of single values; None for values that are no words."""
     bits = encoding.bits
     if bits not in WORD_BITS:
         return None
-    word = Struct(_WORD_CODES[bits])
-    word_bytes, row_bytes, rows, lanes = bits // 8, BLOCK // 8, _rows_of_values(bits), BLOCK // bits - 1
-    zero = bytes(word_bytes)
+    word_bytes, row_bytes, unpack = bits // 8, BLOCK // 8, fastlanes.value_reader(bits)
 
     def read(memory: memoryview, start: int, size: int, count: int, index: int) -> bytes:
         if size < word_bytes or count > BLOCK:
             raise CorruptDataError(f"bit-packed chunk of {count} values in {size} bytes")
-        (width,) = word.unpack_from(memory, start)
+        width = int.from_bytes(memory[start : start + word_bytes], "little")
         if width > bits or size < word_bytes + width * row_bytes:
             raise CorruptDataError(f"bit-packed chunk of width {width} in {size} bytes, for values of {bits} bits")
-        if not width:
-            return zero
-        number, shift = divmod(rows[index] * width, bits)
-        at = start + word_bytes + number * row_bytes + (index & lanes) * word_bytes
-        (value,) = word.unpack_from(memory, at)
-        value >>= shift
-        if shift + width > bits:
-            value |= word.unpack_from(memory, at + row_bytes)[0] << bits - shift
-        return word.pack(value & (1 << width) - 1)
+        return unpack(memory, start + word_bytes, width, index) if width else bytes(word_bytes)
 
     return Scalar(read, ("words", word_bytes))
 
@@ -252,7 +231,7 @@ def decode_out_of_line_one(encoding: OutOfLineBitpacking) -> Scalar | None:
     bits, width = encoding.bits, encoding.packed_bits
     if bits not in WORD_BITS or not 0 < width <= bits:
         return None
-    block_size, word_bytes = width * (BLOCK // 8), bits // 8
+    block_size, word_bytes, unpack = width * (BLOCK // 8), bits // 8, fastlanes.value_reader(bits)
 
     def read(memory: memoryview, start: int, size: int, count: int, index: int) -> bytes:
         whole, tail = divmod(count, BLOCK)
@@ -263,8 +242,7 @@ def decode_out_of_line_one(encoding: OutOfLineBitpacking) -> Scalar | None:
                 return bytes(memory[at : at + word_bytes])
         elif size != (whole + (tail > 0)) * block_size:
             raise CorruptDataError(f"{size} bytes cannot hold {count} values packed to {width} bits")
-        value = fastlanes.unpack_one(memory, start + block * block_size, width, offset, bits)
-        return value.to_bytes(word_bytes, "little")
+        return unpack(memory, start + block * block_size, width, offset)
 
     return Scalar(read, ("words", word_bytes))
 
@@ -365,7 +343,7 @@ def _unpack_levels(packed: bytes, width: int, count: int) -> npt.NDArray[np.uint
 @lru_cache(maxsize=64)
 def _positions_of_bits(width: int, num_blocks: int) -> tuple[Int64s, ...]:
     """For each bit of packed levels its positions in the blocks, shape (blocks * 1024,)."""
-    rows, lane_count = np.array(_rows_of_values(_LEVEL_BITS)), BLOCK // _LEVEL_BITS
+    rows, lane_count = fastlanes.ROWS_OF_VALUES[_LEVEL_BITS], BLOCK // _LEVEL_BITS
     lanes = np.arange(BLOCK) % lane_count
     starts = np.arange(num_blocks)[:, None] * (width * BLOCK)
     positions: list[Int64s] = []

@@ -11,6 +11,7 @@ values, and on few enough to stay in the cache.
 from __future__ import annotations
 
 from functools import cache
+from struct import Struct
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,12 +21,15 @@ from lance_core.common.frozen import frozen
 from lance_core.encoding.kernels import Scratch, empty, gather_words
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import numpy.typing as npt
 
     from lance_core.encoding.values import Bytes, Int64s
 
 BLOCK = 1024
 ORDER = (0, 4, 2, 6, 1, 5, 3, 7)
+_WORD_CODES = {8: "<B", 16: "<H", 32: "<I", 64: "<Q"}
 _ROW = np.dtype("V128")
 """The words of all lanes, or the values that they hold in one row: 128 bytes, whatever the words."""
 _BLOCKS_AT_ONCE = 512
@@ -229,7 +233,7 @@ def _rows_of_values(bits: int) -> Int64s:
     return rows
 
 
-_ROWS_OF_VALUES = {bits: _rows_of_values(bits) for bits in (8, 16, 32, 64)}
+ROWS_OF_VALUES = {bits: _rows_of_values(bits) for bits in (8, 16, 32, 64)}
 _LOW_BITS = {bits: np.array([(1 << n) - 1 for n in range(bits + 1)], f"<u{bits // 8}") for bits in (8, 16, 32, 64)}
 
 
@@ -251,7 +255,7 @@ def unpack_points(
     bits = dtype.itemsize * 8
     # A value lies in lane index % lanes, from bit row * width of the lane on; the words of a lane are 128 bytes apart.
     # The first word gives the low bits of all values, the next one the high bits of those that cross its border.
-    bit = _ROWS_OF_VALUES[bits][index] * widths
+    bit = ROWS_OF_VALUES[bits][index] * widths
     used = bit & (bits - 1)
     shift = used.astype(dtype)
     row_bytes = BLOCK // 8
@@ -266,24 +270,31 @@ def unpack_points(
     return low & _LOW_BITS[bits][widths]
 
 
-def unpack_one(memory: memoryview, start: int, width: int, index: int, bits: int) -> int:
-    """One value of one block.
+@cache
+def value_reader(bits: int) -> Callable[[memoryview, int, int, int], bytes]:
+    """Make the reader of single values of words of so many bits.
 
-    Args:
-        memory: Holds the block.
-        start: Where it begins.
-        width: Bits per packed value.
-        index: Number of the value in the block.
-        bits: Bits of a word.
+    Returns:
+        Takes memory, where the block begins in it, bits per packed value, and which of the block's values is wanted.
     """
-    word_bytes, row_bytes = bits // 8, BLOCK // 8
-    word, shift = divmod(int(_ROWS_OF_VALUES[bits][index]) * width, bits)
-    at = start + word * row_bytes + (index & (BLOCK // bits - 1)) * word_bytes
-    value = int.from_bytes(memory[at : at + word_bytes], "little") >> shift
-    if shift + width > bits:
-        at += row_bytes
-        value |= int.from_bytes(memory[at : at + word_bytes], "little") << bits - shift
-    return value & (1 << width) - 1
+    word, lanes, row_bytes, rows = (
+        Struct(_WORD_CODES[bits]),
+        BLOCK // bits - 1,
+        BLOCK // 8,
+        ROWS_OF_VALUES[bits].tolist(),
+    )
+    word_bytes = word.size
+
+    def read(memory: memoryview, start: int, width: int, index: int) -> bytes:
+        number, shift = divmod(rows[index] * width, bits)
+        at = start + number * row_bytes + (index & lanes) * word_bytes
+        (value,) = word.unpack_from(memory, at)
+        value >>= shift
+        if shift + width > bits:
+            value |= word.unpack_from(memory, at + row_bytes)[0] << bits - shift
+        return word.pack(value & (1 << width) - 1)
+
+    return read
 
 
 def _masks(widths: Int64s, dtype: np.dtype[Any]) -> npt.NDArray[Any]:

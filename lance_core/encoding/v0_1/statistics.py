@@ -77,8 +77,9 @@ def group_statistics(array: pa.Array) -> GroupStatistics:
     if pa.types.is_decimal(kind):
         return GroupStatistics(array.null_count, *_decimal_bounds(array))
     values: npt.NDArray[Any] = words_of(array)
-    if array.null_count:
-        values = values[~_mask(array)]
+    is_null = null_mask(array)
+    if is_null is not None:
+        values = values[~is_null]
     if pa.types.is_floating(kind):
         floats = values.view(f"<f{kind.bit_width // 8}")
         return GroupStatistics(array.null_count, *_float_bounds(floats), has_nan=bool(np.isnan(floats).any()))
@@ -87,11 +88,6 @@ def group_statistics(array: pa.Array) -> GroupStatistics:
     limits = np.iinfo(values.dtype)
     low, high = (values.min(), values.max()) if len(values) else (limits.min, limits.max)
     return GroupStatistics(array.null_count, *(values.dtype.type(bound).tobytes() for bound in (low, high)))
-
-
-def _mask(array: pa.Array) -> npt.NDArray[np.bool_]:
-    mask = null_mask(array)
-    return np.zeros(len(array), np.bool_) if mask is None else mask
 
 
 def _float_bounds(values: npt.NDArray[Any]) -> tuple[bytes, bytes]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -27,8 +27,6 @@ from lance_core.format.file.checksums import RunningSums
 from lance_core.format.file.file_metadata import PAD_BYTE, PAGE_ALIGNMENT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from lance_core.encoding.repdef import Mask
     from lance_core.encoding.values import Bytes, Int64s
     from lance_core.file.write.field_writer import Put
@@ -188,7 +186,7 @@ def place_blobs(field: Field, array: pa.StructArray, put: Put, files: BlobFiles)
     kinds = np.where(sizes > limits.inline, BlobKind.PACKED, BlobKind.INLINE).astype(np.uint8)
     kinds[sizes > limits.packed] = BlobKind.DEDICATED
     kinds[~has_data] = BlobKind.INLINE
-    columns = _Columns.zeros(len(array))
+    columns = _Columns(len(array))
     columns.kind[:] = kinds
     columns.size[:] = np.where(has_data, sizes, 0)
     inline = has_data & (kinds == BlobKind.INLINE)
@@ -210,26 +208,13 @@ def _lengths(array: pa.Array) -> Int64s:
     return np.diff(offsets) if len(array) else np.empty(0, np.int64)
 
 
-@frozen(kw_only=True)
 class _Columns:
     """Descriptions being made."""
 
-    kind: Any
-    position: Any
-    size: Any
-    blob_id: Any
-    blob_uri: list[str]
-
-    @classmethod
-    def zeros(cls, count: int) -> _Columns:
-        zeros: Callable[[Any], Any] = lambda dtype: np.zeros(count, dtype)  # noqa: E731 - four times the same
-        return cls(
-            kind=zeros(np.uint8),
-            position=zeros(np.uint64),
-            size=zeros(np.uint64),
-            blob_id=zeros(np.uint32),
-            blob_uri=[""] * count,
-        )
+    def __init__(self, count: int) -> None:
+        self.kind, self.blob_id = np.zeros(count, np.uint8), np.zeros(count, np.uint32)
+        self.position, self.size = np.zeros(count, np.uint64), np.zeros(count, np.uint64)
+        self.blob_uri = [""] * count
 
     def name_external(self, row: int, array: pa.StructArray, files: BlobFiles) -> None:
         self.kind[row] = BlobKind.EXTERNAL

@@ -95,10 +95,11 @@ def copy_pages(sources: Sequence[PageSource], writer: DataFileWriter, *, max_byt
         writer: Takes the pages.
         max_bytes: A file of at most so many bytes is read with one request, a larger one page by page.
     """
-    loaded = [_Loaded(source, is_whole=source.data_end <= max_bytes) for source in sources]
+    # What is copied gets new checksums, so it is held against the old ones here.
+    loaded = [(source, read_pages(source) if source.data_end <= max_bytes else None) for source in sources]
     num_columns = len(sources[0].columns)
     writer.copy_pages(
-        [chain.from_iterable([source.pages(column) for source in loaded]) for column in range(num_columns)],
+        [chain.from_iterable([_pages(*source, column) for source in loaded]) for column in range(num_columns)],
         sum(source.num_rows for source in sources),
     )
 
@@ -121,23 +122,11 @@ def _read(source: PageSource, ranges: Ranges) -> list[Bytes]:
         raise
 
 
-class _Loaded:
-    """The pages of a file with their buffers."""
-
-    def __init__(self, file: PageSource, *, is_whole: bool) -> None:
-        self._file = file
-        # What is copied gets new checksums, so it is held against the old ones here.
-        self._whole = read_pages(file) if is_whole else None
-
-    def pages(self, column: int) -> Iterator[tuple[Page, list[Bytes]]]:
-        for page in self._file.columns[column]:
-            yield page, self._buffers(page)
-
-    def _buffers(self, page: Page) -> list[Bytes]:
-        whole = self._whole
-        if whole is not None:
-            return [whole[start : start + size] for start, size in page.buffers]
-        return _read(self._file, [(start, start + size) for start, size in page.buffers])
+def _pages(source: PageSource, whole: Bytes | None, column: int) -> Iterator[tuple[Page, list[Bytes]]]:
+    """Yield the pages of a column with their buffers; ``whole`` is the file up to the end of its pages, if at hand."""
+    for page in source.columns[column]:
+        ranges = [(start, start + size) for start, size in page.buffers]
+        yield page, _read(source, ranges) if whole is None else [whole[start:end] for start, end in ranges]
 
 
 def _bytes(buffer: object) -> Bytes:
