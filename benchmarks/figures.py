@@ -14,6 +14,9 @@ OURS, BEST = "core-2.2", "best pylance"
 NEEDS_MAPS = {"sparse maps"}
 """Data sets that pylance stores whole in files of version 2.2 only."""
 PYLANCES = ("pylance-2.0", "pylance-2.1", "pylance-2.2")
+LIKE_SIZE = "best pylance of like size"
+_CHEAPEST_OF = {BEST: PYLANCES, LIKE_SIZE: PYLANCES[1:]}
+"""Anchors that are the cheapest of several engines: of all file versions, or of those that are not plain values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +41,7 @@ class OfData:
     Attributes:
         data: Name of the data set.
         work: Name of the work, or "bytes".
-        theirs: The engine that stands for 1; by default the cheapest of pylance's file versions.
+        theirs: The engine that stands for 1, or `LIKE_SIZE`; by default the cheapest of pylance's file versions.
         ours: The other one.
         by_wall: Wall time decides: it is a work that waits.
     """
@@ -52,7 +55,7 @@ class OfData:
     @property
     def engines(self) -> set[str]:
         """All that have to be measured."""
-        return {self.ours, *(PYLANCES if self.theirs == BEST else (self.theirs,))}
+        return {self.ours, *_CHEAPEST_OF.get(self.theirs, (self.theirs,))}
 
     def __call__(self, results: Mapping[str, Any]) -> Figure | None:
         """The figure; None if it was not measured."""
@@ -60,9 +63,9 @@ class OfData:
         return _beside(spent, self.ours, self.engines - {self.ours}, by_wall=self.by_wall)
 
 
-def of_shape(shape: str, work: str) -> OfData:
+def of_shape(shape: str, work: str, theirs: str = BEST) -> OfData:
     """A work on one of the other shapes of data, like beside like."""
-    return OfData(shape, work, "pylance-2.2" if shape in NEEDS_MAPS else BEST)
+    return OfData(shape, work, "pylance-2.2" if shape in NEEDS_MAPS else theirs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,14 +74,16 @@ class OfShapes:
 
     Attributes:
         work: Name of the work.
+        theirs: What stands for 1, see `OfData`.
     """
 
     work: str
+    theirs: str = BEST
 
     @property
     def each(self) -> dict[str, OfData]:
         """What finds the figure of each shape."""
-        return {shape: of_shape(shape, self.work) for shape in SHAPES}
+        return {shape: of_shape(shape, self.work, self.theirs) for shape in SHAPES}
 
     def __call__(self, results: Mapping[str, Any]) -> Figure | None:
         """The figure; None if none was measured."""

@@ -13,7 +13,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from figures import of_shape
+from figures import BEST, LIKE_SIZE, of_shape
 from goals import SHAPE_WORKS, SLACK, table
 from growth_report import curves, growth_text
 from picture import ROWS, bars
@@ -122,15 +122,20 @@ def summary_text(results: Mapping[str, Any]) -> str:
 
 
 def shapes_text(results: Mapping[str, Any]) -> str:
-    """CPU time of all works on data of other shapes, beside pylance's cheapest file version."""
+    """CPU time of all works on data of other shapes: beside pylance's cheapest file version, and of like size."""
+    every, like = _shapes_beside(BEST, results), _shapes_beside(LIKE_SIZE, results)
+    return f"{every}\n\nBeside the cheaper of versions 2.1 and 2.2:\n\n{like}" if every else "Not measured yet."
+
+
+def _shapes_beside(theirs: str, results: Mapping[str, Any]) -> str:
     works = ("bytes", *SHAPE_WORKS)
     lines = ["| | rows | " + " | ".join(works) + " |", "|---|" + "---:|" * (len(works) + 1)]
     for shape in SHAPES:
-        figures = [of_shape(shape, work)(results) for work in works]
+        figures = [of_shape(shape, work, theirs)(results) for work in works]
         if any(figures):
             cells = ["" if one is None else f"{one.value:.2f}" for one in figures]
             lines.append(f"| {shape} | {results['data'][shape]['rows']:,} | " + " | ".join(cells) + " |")
-    return "\n".join(lines) if len(lines) > 2 else "Not measured yet."
+    return "\n".join(lines) if len(lines) > 2 else ""
 
 
 def far_text(results: Mapping[str, Any]) -> str:
@@ -221,12 +226,20 @@ def renewed(before: Mapping[str, Any], results: Mapping[str, Any]) -> dict[str, 
     if before["scale"] != results["scale"]:
         raise ValueError(f"published are results of {before['scale']} of the data, not of {results['scale']}")
     data = {
-        name: {**before["data"].get(name, {}), **results["data"].get(name, {})}
+        name: _renewed_data(before["data"].get(name, {}), results["data"].get(name, {}))
         for name in {**before["data"], **results["data"]}
     }
     kept = {**before, **results, "data": data, "singles": {**before["singles"], **results["singles"]}}
     kept["seconds"] = before["seconds"] + results["seconds"]
     kept["goals"] = table(kept)
+    return kept
+
+
+def _renewed_data(before: Mapping[str, Any], works: Mapping[str, Any]) -> dict[str, Any]:
+    """Works of a data set, anew as far as they were measured; the bytes of engines that were not asked stay."""
+    kept = {**before, **works}
+    if "bytes" in kept:
+        kept["bytes"] = {**before.get("bytes", {}), **works.get("bytes", {})}
     return kept
 
 

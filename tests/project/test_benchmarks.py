@@ -39,6 +39,17 @@ def test_shapes_are_compared_with_files_that_hold_the_same_columns():
         assert {engines.storable(table, version).num_columns for version in versions} == {table.num_columns}, name
 
 
+def test_other_shapes_are_judged_beside_files_of_like_size_too(report):
+    spent = {"core-2.2": [3, 3], "pylance-2.0": [1, 1], "pylance-2.1": [2, 2], "pylance-2.2": [6, 6]}
+    results = {**results_of({}), "data": {name: {"rows": 7, "scan": spent} for name in ("orders", "sparse maps")}}
+    found = {one["work"]: one["found"] for one in report.table(results) if one["row"] == 46 and one["found"]}
+    assert found == {"scan of other shapes, worst": 3, "the same, beside files of like size: scan": 1.5}
+    first, second = report.shapes_text(results).split("Beside the cheaper of versions 2.1 and 2.2:")
+    assert "| orders | 7 |  |  | 3.00 |" in first
+    assert "| orders | 7 |  |  | 1.50 |" in second
+    assert "| sparse maps | 7 |  |  | 0.50 |" in first
+
+
 def results_of(values):
     """As a run leaves them; the bytes of taxi stand for all works."""
     measured = {"rows": 7, "bytes": values}
@@ -81,7 +92,8 @@ def test_publishing_replaces_what_is_between_the_marks(report, tmp_path, monkeyp
 def test_what_is_measured_anew_replaces_its_like_only(report):
     before = {**results_of({"core-2.2": 40, "pylance-2.1": 100}), "seconds": 9, "scale": 1}
     data = {"text": {"take 100": {"core-2.2": [1, 2], "pylance-2.1": [3, 4]}}, "wide": {"rows": 7}}
-    found = report.renewed(before, {**before, "data": data, "singles": {"open": {"lance_core": [1, 1]}}, "seconds": 2})
+    results = {**before, "data": data, "singles": {"open": {"lance_core": [1, 1]}}, "seconds": 2}
+    found = report.renewed(before, results)
     assert set(found["data"]) == {*before["data"], "text", "wide"}
     for name, works in before["data"].items():
         assert found["data"][name] == {**works, **data.get(name, {})}
@@ -90,6 +102,13 @@ def test_what_is_measured_anew_replaces_its_like_only(report):
     assert found["goals"] == report.table(found)
     with pytest.raises(ValueError, match="of the data"):
         report.renewed(before, {**before, "scale": before["scale"] / 2})
+
+
+def test_bytes_of_engines_that_were_not_asked_again_stay(report):
+    before = {**results_of({"core-2.2": 40, "core-2.1": 50}), "seconds": 9, "scale": 1}
+    data = {"taxi": {"bytes": {"core-2.2": 30}, "stream": {"core-2.2": [1, 1]}}}
+    found = report.renewed(before, {**before, "data": data, "seconds": 1})
+    assert found["data"]["taxi"]["bytes"] == {"core-2.2": 30, "core-2.1": 50}
 
 
 def test_queries_in_spark_are_judged_one_by_one_and_by_their_mean(report):
