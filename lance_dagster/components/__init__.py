@@ -1,4 +1,7 @@
-"""Dagster components: the same objects, declared in YAML."""
+"""Dagster components: the same objects, declared in YAML.
+
+Few modules, one for each component: whoever declares nothing in YAML imports none of them.
+"""
 
 from lance_dagster.components.discovery import LanceDiscoveryComponent
 from lance_dagster.components.indices import LanceIndexComponent

@@ -56,6 +56,10 @@ def test_a_small_room_says_why_it_stands_alone():
     }
     small = [room for room in ROOMS if len(modules(room)) < MIN_MODULES and "lance_core" in room.parts]
     assert told == {str(room.relative_to(ROOT / "lance_core")) for room in small}
+    for room in ROOMS:
+        if "lance_dagster" in room.parts:
+            purpose = ast.get_docstring(ast.parse((room / "__init__.py").read_text()))
+            assert ("\nFew modules, " in purpose) == (len(modules(room)) < MIN_MODULES), room
 
 
 def modules_of(node, label):
