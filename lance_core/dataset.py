@@ -136,24 +136,11 @@ class LanceDataset:
 
     Args:
         uri: Path or address.
-        version: As in `dataset`, like all arguments but the last.
-        block_size: Accepted; it would make no difference, like the sizes of caches.
-        index_cache_size: Accepted.
+        version: As in `dataset`, like all arguments that are not listed here.
         metadata_cache_size: Accepted.
-        commit_lock: Called with the number of a version before its manifest is created; the context manager that it
-            returns is held meanwhile. Every change made through this object asks for it.
-        storage_options: Settings of the storage service.
-        default_scan_options: Arguments of `LanceDataset.scanner` that count where a scan does not give them.
-        metadata_cache_size_bytes: Accepted.
-        index_cache_size_bytes: Accepted.
-        serialized_manifest: Not supported, like ``read_params`` and those of catalogs.
-        read_params: Not supported.
-        session: Accepted, see `lance_core.Session`.
-        namespace_client: Not supported.
-        table_id: Not supported.
-        namespace_client_managed_versioning: Not supported.
-        base_store_params: Settings of other places that the table names, by address; an entry also allows the place
-            and what lies below it.
+        serialized_manifest: Not supported, like ``read_params``.
+        namespace_client: Not supported, like ``table_id`` and ``namespace_client_managed_versioning``: `dataset` and
+            `write_dataset` take tables of namespaces.
         snapshot: The version, if it is open already. Not in pylance.
     """
 
@@ -400,9 +387,9 @@ class LanceDataset:
     merge = evolving.merge
     alter_columns = evolving.alter_columns
     drop_columns = evolving.drop_columns
-    replace_schema_metadata = evolving.replace_schema_metadata
-    replace_field_metadata = evolving.replace_field_metadata
-    update_field_metadata = evolving.update_field_metadata
+    replace_schema_metadata = settings.replace_schema_metadata
+    replace_field_metadata = settings.replace_field_metadata
+    update_field_metadata = settings.update_field_metadata
     write_dataset = classmethod(writing.write_dataset)
     commit = classmethod(committing.commit)
     commit_batch = classmethod(committing.commit_batch)

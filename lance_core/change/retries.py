@@ -114,6 +114,12 @@ def new_transaction(
     )
 
 
+def commit_operation(snapshot: Snapshot, operation: Operation, properties: Mapping[str, str] | None = None) -> Snapshot:
+    """Commit an operation that was made from a version; returns the version that it made."""
+    transaction = new_transaction(snapshot.version, operation, properties=properties, message=None)
+    return commit(snapshot.store, transaction, read=snapshot, has_new_uuid=True)
+
+
 def commit_work(
     snapshot: Snapshot, work: Work, options: CommitOptions, *, runtime: Runtime = SYSTEM_RUNTIME
 ) -> Snapshot:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from lance_core.change.retries import new_transaction
+from lance_core.change.retries import commit_operation
 from lance_core.common.unsupported import refuse_given
 from lance_core.format.table.operations import UpdateBases
 from lance_core.store.addresses import parse_dataset
 from lance_core.store.open import open_store
 from lance_core.table import branches, clones
-from lance_core.table.commit import commit
 from lance_core.table.locations import branch_of
 from lance_core.table.open_table import open_version
 from lance_core.values.base_paths import DatasetBasePath, allowing_bases, from_public, to_public
@@ -135,10 +134,7 @@ def add_bases(
     """
     bases = from_public(new_bases)
     dataset.base_store_params = allowing_bases(dataset.base_store_params, bases)
-    transaction = new_transaction(
-        dataset.version, UpdateBases(new_bases=bases), properties=transaction_properties, message=None
-    )
-    dataset.snapshot = commit(dataset.snapshot.store, transaction, read=dataset.snapshot, has_new_uuid=True)
+    dataset.snapshot = commit_operation(dataset.snapshot, UpdateBases(new_bases=bases), transaction_properties)
     return dataset
 
 

@@ -20,7 +20,7 @@ from lance_core.change.evolution import (
     without_columns,
 )
 from lance_core.change.ingest import plain_schema, read_input
-from lance_core.change.retries import new_transaction
+from lance_core.change.retries import commit_operation
 from lance_core.change.transforms import (
     Lookup,
     RowStream,
@@ -35,12 +35,11 @@ from lance_core.change.transforms import (
 from lance_core.errors import CommitOutcomeUnknownError, InvalidInputError, UnsupportedError
 from lance_core.format.file.file_version import LEGACY_FILE_VERSION
 from lance_core.format.schema import Schema
-from lance_core.format.table.operations import Merge, Project, UpdateConfig, UpdateMap
+from lance_core.format.table.operations import Merge, Project
 from lance_core.methods.arguments import file_version
 from lance_core.scan.fragment_reader import FragmentReader
 from lance_core.scan.fragments import count_matching, scan_fragments
 from lance_core.scan.plan import plan_filter, plan_scan
-from lance_core.table.commit import commit
 from lance_core.table.naming import naming
 from lance_core.udf import BatchUDF
 
@@ -51,7 +50,6 @@ if TYPE_CHECKING:
     from lance_core.change.checkpoint import Checkpoint
     from lance_core.change.evolution import Altered, Cast
     from lance_core.format.schema import Field
-    from lance_core.format.table.operations import Operation
     from lance_core.methods.protocols import OpenDataset
     from lance_core.table.snapshot import Snapshot
 
@@ -100,7 +98,7 @@ def add_columns(
             schema = schema_with_nulls(snapshot, nulls)
         fragments = tuple(snapshot.manifest.fragments)
         operation = Merge(fragments=fragments, schema=schema, preserves_nullability=True)
-        dataset.snapshot = _publish(snapshot, operation)
+        dataset.snapshot = commit_operation(snapshot, operation)
         return
     with naming(snapshot.store):
         transform, rows, checkpoint_file = _transform(dataset, transforms, read_columns, reader_schema, batch_size)
@@ -205,43 +203,6 @@ def drop_columns(dataset: OpenDataset, columns: Sequence[str]) -> None:
     dataset.snapshot = _change(dataset, change)
 
 
-def replace_schema_metadata(dataset: OpenDataset, new_metadata: Mapping[str, str]) -> None:
-    """Replace the metadata of the Arrow schema; this object moves to the new version."""
-    updates = UpdateMap(update_entries=dict(new_metadata), replace=True)
-    dataset.snapshot = _publish(dataset.snapshot, UpdateConfig(schema_metadata_updates=updates))
-
-
-def replace_field_metadata(dataset: OpenDataset, field_name: str, new_metadata: Mapping[str, str]) -> None:
-    """Replace the metadata of one column; this object moves to the new version."""
-    update_field_metadata(dataset, {field_name: new_metadata}, replace=True)
-
-
-def update_field_metadata(
-    dataset: OpenDataset, field_updates: Mapping[str, Mapping[str, str | None]], *, replace: bool = False
-) -> None:
-    """Change the metadata of columns; this object moves to the new version.
-
-    Args:
-        field_updates: Name or dotted path to new entries; None removes a key.
-        replace: Make these the only ones.
-
-    Raises:
-        InvalidInputError: An unknown column.
-
-    Examples:
-        >>> table.update_field_metadata({"height": {"unit": "m"}})
-        >>> table.schema.field("height").metadata
-        {b'unit': b'm'}
-    """
-    snapshot = dataset.snapshot
-    with naming(snapshot.store):
-        ids = {path: find_path(snapshot.manifest.schema, path)[-1].id for path in field_updates}
-    updates = {
-        ids[path]: UpdateMap(update_entries=dict(entries), replace=replace) for path, entries in field_updates.items()
-    }
-    dataset.snapshot = _publish(snapshot, UpdateConfig(field_metadata_updates=updates))
-
-
 # --------------------------------------------------------------------------------------------------- what they share
 
 
@@ -323,7 +284,7 @@ def _write(
         live = frozenset(field.id for field in schema.walk())
         fragments = [with_file(fragment, writer.staged[fragment.id], live) for fragment in snapshot.manifest.fragments]
         operation = Merge(fragments=tuple(fragments), schema=schema, preserves_nullability=preserves_nullability)
-        made = _publish(snapshot, operation)
+        made = commit_operation(snapshot, operation)
     except BaseException as error:
         if checkpoint is None and not isinstance(error, CommitOutcomeUnknownError):
             writer.remove()
@@ -337,7 +298,7 @@ def _change(dataset: OpenDataset, change: Altered) -> Snapshot:
     """Commit a changed schema, after the columns were written that need it."""
     snapshot, preserves_nullability = dataset.snapshot, not change.tightened
     if not change.casts:
-        return _publish(snapshot, Project(schema=change.schema, preserves_nullability=preserves_nullability))
+        return commit_operation(snapshot, Project(schema=change.schema, preserves_nullability=preserves_nullability))
     with naming(snapshot.store):
         _check_nested_casts(snapshot, change.casts)
         fields = _joined_fields([cast.field for cast in change.casts])
@@ -351,11 +312,6 @@ def _checkpoint(path: str | Path, snapshot: Snapshot, transform: Transform) -> C
     names = ", ".join(f"{field.name} {field.type}" for field in transform.schema)
     work = f"{names} of version {snapshot.version} of {snapshot.store.uri}, batches of {transform.batch_size}"
     return Checkpoint(path, work)
-
-
-def _publish(snapshot: Snapshot, operation: Operation) -> Snapshot:
-    transaction = new_transaction(snapshot.version, operation, properties=None, message=None)
-    return commit(snapshot.store, transaction, read=snapshot, has_new_uuid=True)
 
 
 def _null_columns(source: Any) -> pa.Schema | None:

@@ -188,14 +188,14 @@ def test_errors_leave_nothing_behind(dataset, transforms, error, words):
 
 def test_an_append_in_between_is_a_conflict(dataset, monkeypatch):
     before = data_files(dataset)
-    real = evolving.commit
+    real = evolving.commit_operation
 
     def racing(*args, **kwargs):
-        monkeypatch.setattr(evolving, "commit", real)
+        monkeypatch.setattr(evolving, "commit_operation", real)
         lance_core.write_dataset(ROWS.slice(0, 3), dataset.uri, mode="append")
         return real(*args, **kwargs)
 
-    monkeypatch.setattr(evolving, "commit", racing)
+    monkeypatch.setattr(evolving, "commit_operation", racing)
     with pytest.raises(CommitConflictError) as caught:
         dataset.add_columns({"q": "id"})
     assert caught.value.is_retryable
