@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lance_core.methods.arguments import check_order
+from lance_core.methods.arguments import ordered
 from lance_core.table import branches
 
 if TYPE_CHECKING:
@@ -38,10 +38,7 @@ class Branches:
         Args:
             order: ``asc`` or ``desc`` (default).
         """
-        descending = check_order(order)
-        listed = sorted(branches.list_branches(self._store), key=lambda branch: branch.name)
-        listed.sort(key=lambda branch: branch.parent_version, reverse=descending)
-        return [(branch.name, _to_dict(branch)) for branch in listed]
+        return ordered(self.list(), "parent_version", order)
 
     def delete(self, branch: str) -> None:
         """Delete a branch with all its versions and files.

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from lance_core.format.table.manifest import Manifest
     from lance_core.table.snapshot import Snapshot
 
-_SYSTEM_PREFIX = "__lance"
+SYSTEM_PREFIX = "__lance"
+"""Begin of the names of indices that the format itself keeps."""
 
 
 @frozen(kw_only=True)
@@ -88,7 +89,7 @@ def describe(manifest: Manifest) -> list[IndexDescription]:
     """Return the indices of a version by name; those that the format itself keeps are left out."""
     by_name: dict[str, list[IndexMetadata]] = {}
     for index in manifest.indices:
-        if not index.name.startswith(_SYSTEM_PREFIX):
+        if not index.name.startswith(SYSTEM_PREFIX):
             by_name.setdefault(index.name, []).append(index)
     return [_describe(manifest, name, by_name[name]) for name in sorted(by_name)]
 

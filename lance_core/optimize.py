@@ -21,6 +21,7 @@ from lance_core.maintenance.plan import plan_materialization as plan_materializa
 from lance_core.maintenance.rewrite import RewriteMetrics as CompactionMetrics
 from lance_core.maintenance.rewrite import RewriteResult as InnerResult
 from lance_core.maintenance.rewrite import commit_results, execute_task, execute_tasks, rewrite
+from lance_core.methods.arguments import auto_cleanup_settings
 from lance_core.methods.settings import delete_config_keys, update_config
 from lance_core.values.fragment_metadata import FragmentMetadata, from_metadata, to_metadata
 
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 _Dataset = TypeVar("_Dataset", bound="OpenDataset")
 _MAX_DEFAULT_THREADS = 4
 _REFUSED = ("binary_copy_read_batch_bytes",)
-_AUTO_CLEANUP = "lance.auto_cleanup"
 
 
 class CompactionArguments(TypedDict, total=False):
@@ -370,17 +370,7 @@ class DatasetOptimizer:
             (2, 1)
         """
         check_options("compact_files", CompactionArguments, options)
-        dataset = self._dataset
-        snapshot, metrics = compact(
-            dataset.snapshot,
-            _options(dataset, options),
-            num_threads=_threads(num_threads),
-            conflict_retries=conflict_retries,
-            properties=transaction_properties,
-        )
-        dataset.snapshot = snapshot
-        _warn_of_lost_coverage(metrics)
-        return metrics
+        return self._run(compact, options, num_threads, conflict_retries, transaction_properties)
 
     @with_options(CompactionArguments)
     def materialize_deletions(
@@ -404,16 +394,25 @@ class DatasetOptimizer:
             **options: max_bytes_per_file, batch_size, target_rows_per_fragment.
         """
         check_options("materialize_deletions", CompactionArguments, options)
-        dataset = self._dataset
-        snapshot, metrics = materialize_deletions(
-            dataset.snapshot,
-            _options(dataset, {**options, "materialize_deletions_threshold": threshold}),
+        given = {**options, "materialize_deletions_threshold": threshold}
+        return self._run(materialize_deletions, given, num_threads, conflict_retries, transaction_properties)
+
+    def _run(
+        self,
+        work: Callable[..., tuple[Snapshot, CompactionMetrics]],
+        options: Mapping[str, Any],
+        num_threads: int | None,
+        conflict_retries: int | None,
+        properties: Mapping[str, str] | None,
+    ) -> CompactionMetrics:
+        self._dataset.snapshot, metrics = work(
+            self._dataset.snapshot,
+            _options(self._dataset, options),
             num_threads=_threads(num_threads),
             conflict_retries=conflict_retries,
-            properties=transaction_properties,
+            properties=properties,
         )
-        dataset.snapshot = snapshot
-        _warn_of_lost_coverage(metrics)
+        _warn_of_lost_coverage(metrics, stacklevel=4)
         return metrics
 
     def enable_auto_cleanup(self, auto_cleanup_config: Mapping[str, int]) -> None:
@@ -425,13 +424,11 @@ class DatasetOptimizer:
         Args:
             auto_cleanup_config: ``interval``: after how many versions; ``older_than_seconds``: what is removed.
         """
-        interval, older_than = auto_cleanup_config["interval"], auto_cleanup_config["older_than_seconds"]
-        values = {f"{_AUTO_CLEANUP}.interval": str(interval), f"{_AUTO_CLEANUP}.older_than": f"{older_than}s"}
-        update_config(self._dataset, values)
+        update_config(self._dataset, auto_cleanup_settings(auto_cleanup_config))
 
     def disable_auto_cleanup(self) -> None:
         """Let commits of pylance no longer clean up; the dataset object moves to the new version."""
-        delete_config_keys(self._dataset, [f"{_AUTO_CLEANUP}.interval", f"{_AUTO_CLEANUP}.older_than"])
+        delete_config_keys(self._dataset, auto_cleanup_settings({}))
 
     def optimize_indices(
         self,
@@ -474,9 +471,9 @@ class DatasetOptimizer:
         return list(work.optimized)
 
 
-def _warn_of_lost_coverage(metrics: CompactionMetrics) -> None:
+def _warn_of_lost_coverage(metrics: CompactionMetrics, stacklevel: int = 3) -> None:
     if metrics.index_advice is not None:
-        warnings.warn(metrics.index_advice, IndexCoverageWarning, stacklevel=3)
+        warnings.warn(metrics.index_advice, IndexCoverageWarning, stacklevel=stacklevel)
 
 
 def _options(dataset: OpenDataset, given: Mapping[str, Any]) -> CompactionOptions:

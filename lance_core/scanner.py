@@ -6,12 +6,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import numpy as np
 import pyarrow as pa
 
 from lance_core.blob import BlobFile
+from lance_core.common.signatures import with_options
 from lance_core.common.unsupported import refuse_given, with_refused
 from lance_core.errors import InvalidInputError
 from lance_core.format.blobs import blob_view
@@ -47,6 +48,13 @@ __all__ = ["ColumnOrdering", "LanceScanner", "ReadOptions", "ScanKeywords", "Sca
 
 BLOB_MODES = ("lazy", "bytes", "descriptions")
 DEFAULT_BLOB_MODE = "lazy"
+_REFUSED = (
+    "index_segments",
+    "disable_scoring_autoprojection",
+    "row_addr_allowlist",
+    "row_addr_blocklist",
+    "scan_stats_callback",
+)
 
 
 class ScanKeywords(TypedDict, total=False):
@@ -149,14 +157,11 @@ class LanceScanner:
         self._plan = plan
 
     @property
-    def projected_schema(self) -> pa.Schema:
-        """Arrow schema of the result."""
-        return with_types(self._query.schema)
-
-    @property
     def schema(self) -> pa.Schema:
         """Arrow schema of the result."""
         return with_types(self._query.schema)
+
+    projected_schema = schema
 
     @property
     def dataset_schema(self) -> pa.Schema:
@@ -348,6 +353,7 @@ class LanceScanner:
         return f"{candidates:,} of {total:,} rows {verb}"
 
 
+@with_options(ScanOptions)
 def make_scanner(
     snapshot: Snapshot,
     files: OpenFiles,
@@ -357,42 +363,17 @@ def make_scanner(
     filter: str | Expression | None = None,  # noqa: A002 the name in pylance
     limit: int | None = None,
     offset: int | None = None,
-    batch_size: int | None = None,
-    batch_size_bytes: int | None = None,
-    strict_batch_size: bool | None = None,
-    with_row_id: bool | None = None,
-    with_row_address: bool | None = None,
-    include_deleted_rows: bool | None = None,
-    order_by: Iterable[ColumnOrdering | str] | None = None,
-    scan_in_order: bool | None = None,
-    prefilter: bool | None = None,
-    blob_handling: str | None = None,
-    use_scalar_index: bool | None = None,
-    batch_readahead: int | None = None,
-    fragment_readahead: int | None = None,
-    io_buffer_size: int | None = None,
-    late_materialization: bool | Sequence[str] | None = None,
-    use_stats: bool | None = None,
-    nearest: Mapping[str, Any] | MinHashQuery | None = None,
-    full_text_query: Any = None,
-    fast_search: bool | None = None,
-    index_segments: Iterable[Any] | None = None,
-    disable_scoring_autoprojection: bool | None = None,
-    row_addr_allowlist: bytes | None = None,
-    row_addr_blocklist: bytes | None = None,
-    scan_stats_callback: Callable[[Any], None] | None = None,
+    **options: Unpack[ScanOptions],
 ) -> LanceScanner:
-    """Return a scanner over fragments; arguments as of `LanceDataset.scanner`."""
-    # Rows and their order are the same whatever these are.
-    del scan_in_order, batch_readahead, fragment_readahead, io_buffer_size, late_materialization, use_stats
-    refuse_given(
-        "scanner",
-        index_segments=index_segments,
-        disable_scoring_autoprojection=disable_scoring_autoprojection,
-        row_addr_allowlist=row_addr_allowlist,
-        row_addr_blocklist=row_addr_blocklist,
-        scan_stats_callback=scan_stats_callback,
-    )
+    """Return a scanner over fragments; arguments as of `LanceDataset.scanner`.
+
+    Options that are not looked at here make no difference to the rows and their order.
+    """
+    refuse_given("scanner", **{name: options.get(name) for name in _REFUSED})
+    batch_size, batch_size_bytes = options.get("batch_size"), options.get("batch_size_bytes")
+    nearest, full_text_query = options.get("nearest"), options.get("full_text_query")
+    include_deleted_rows, prefilter = bool(options.get("include_deleted_rows")), options.get("prefilter")
+    uses_index = options.get("use_scalar_index") is not False
     check_window(limit, offset, batch_size)
     if batch_size_bytes is not None and batch_size_bytes < 1:
         raise InvalidInputError(f"'batch_size_bytes' must be at least 1, not {batch_size_bytes}")
@@ -410,12 +391,12 @@ def make_scanner(
             full_text_query,
             None if searched is None else lambda columns=(): plan_indexed(searched(columns)),
             count=None if limit is None else limit + (offset or 0),
-            only_index=bool(fast_search),
+            only_index=bool(options.get("fast_search")),
         )
 
     def plan_indexed(scan: ScanPlan) -> ScanPlan:
         scan = with_row_starts(scan, snapshot.manifest)
-        return scan if use_scalar_index is False else with_index_answer(scan, snapshot.manifest, files)
+        return with_index_answer(scan, snapshot.manifest, files) if uses_index else scan
 
     def plan(handling: str | None, *, adds_addresses: bool = False) -> Query:
         with naming(snapshot.store):
@@ -424,24 +405,24 @@ def make_scanner(
                 snapshot.manifest.schema,
                 columns=columns,
                 filter=None if ranking is not None and prefilter else filter,
-                order=_orderings(order_by),
+                order=_orderings(options.get("order_by")),
                 limit=limit,
                 offset=offset or 0,
                 batch_size=batch_size,
-                with_row_id=bool(with_row_id),
-                with_row_address=bool(with_row_address) or adds_addresses,
-                include_deleted_rows=bool(include_deleted_rows),
-                strict_batch_size=bool(strict_batch_size),
+                with_row_id=bool(options.get("with_row_id")),
+                with_row_address=bool(options.get("with_row_address")) or adds_addresses,
+                include_deleted_rows=include_deleted_rows,
+                strict_batch_size=bool(options.get("strict_batch_size")),
                 batch_size_bytes=batch_size_bytes,
                 make_plan=partial(plan_scan, blob_view=blob_view(handling)),
                 ranking=ranking,
             )
             query = replace(query, plan=with_row_starts(query.plan, snapshot.manifest))
-            if use_scalar_index is not False and not include_deleted_rows and ranking is None:
+            if uses_index and not include_deleted_rows and ranking is None:
                 query = replace(query, plan=with_index_answer(query.plan, snapshot.manifest, files))
             return query
 
-    return LanceScanner(snapshot, files, fragments, plan(blob_handling), plan)
+    return LanceScanner(snapshot, files, fragments, plan(options.get("blob_handling")), plan)
 
 
 def _checked_columns(columns: Sequence[str] | Mapping[str, str] | None) -> Sequence[str] | Mapping[str, str] | None:

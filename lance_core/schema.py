@@ -109,17 +109,18 @@ class LanceSchema:
 
     def unenforced_primary_key(self) -> list[LanceField]:
         """Return the fields of the declared primary key, in its order."""
-        key_fields = [field for field in self.inner.walk() if field.unenforced_primary_key]
-        return [
-            LanceField(part)
-            for part in sorted(key_fields, key=lambda field: (field.unenforced_primary_key_position, field.id))
-        ]
+        return self._key("unenforced_primary_key")
 
     def unenforced_clustering_key(self) -> list[LanceField]:
         """Return the fields of the declared clustering key, in its order."""
-        key_fields = [field for field in self.inner.walk() if field.unenforced_clustering_key]
-        order = sorted(key_fields, key=lambda field: (field.unenforced_clustering_key_position, field.id))
-        return [LanceField(field) for field in order]
+        return self._key("unenforced_clustering_key")
+
+    def _key(self, name: str) -> list[LanceField]:
+        """Return the fields of a key, which has an attribute of its name and one of its position."""
+        parts = [field for field in self.inner.walk() if getattr(field, name)]
+        return [
+            LanceField(part) for part in sorted(parts, key=lambda part: (getattr(part, f"{name}_position"), part.id))
+        ]
 
     def _find(self, names: Sequence[str], spelled: Callable[[str], str]) -> LanceField | None:
         fields, match = self.inner.fields, None

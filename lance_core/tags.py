@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lance_core.methods.arguments import check_order
+from lance_core.methods.arguments import ordered
 from lance_core.table import refs
 from lance_core.table.open_table import open_version
 
@@ -93,10 +93,7 @@ class Tags:
         Args:
             order: ``asc`` or ``desc`` (default).
         """
-        descending = check_order(order)
-        listed = sorted(refs.list_tags(self._store).values(), key=lambda tag: tag.name)
-        listed.sort(key=lambda tag: tag.version, reverse=descending)
-        return [(tag.name, _to_dict(tag)) for tag in listed]
+        return ordered(self.list(), "version", order)
 
     def replace_metadata(self, tag: str, metadata: Mapping[str, str]) -> None:
         """Replace the free text of a tag.
@@ -123,11 +120,5 @@ class Tags:
 
 
 def _to_dict(tag: Tag) -> dict[str, Any]:
-    return {
-        "branch": tag.branch,
-        "version": tag.version,
-        "created_at": tag.created_at,
-        "updated_at": tag.updated_at,
-        "manifest_size": tag.manifest_size,
-        "metadata": dict(tag.metadata),
-    }
+    names = ("branch", "version", "created_at", "updated_at", "manifest_size")
+    return {**{name: getattr(tag, name) for name in names}, "metadata": dict(tag.metadata)}

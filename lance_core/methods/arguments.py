@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from numbers import Integral
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from lance_core.table.refs import Reference
     from lance_core.table.snapshot import Snapshot
+
+_Entry = TypeVar("_Entry", bound="Mapping[str, Any]")
 
 DEFAULT_MAX_ROWS_PER_FILE = 1024 * 1024
 DEFAULT_MAX_ROWS_PER_GROUP = 1024
@@ -65,11 +67,15 @@ def names_of(columns: str | Iterable[str], name: str) -> tuple[str, ...]:
     return tuple(map(str, names))
 
 
-def check_order(order: str | None) -> bool:
-    """Return whether an order is descending, which is what None means."""
+def ordered(named: Mapping[str, _Entry], key: str, order: str | None) -> list[tuple[str, _Entry]]:
+    """Return names and entries by a key of the entries, ``asc`` or ``desc`` (which None means), then by name.
+
+    Raises:
+        InvalidInputError: Another order.
+    """
     if order not in {None, "asc", "desc"}:
         raise InvalidInputError(f"'order' must be 'asc' or 'desc', not {order!r}")
-    return order != "asc"
+    return sorted(sorted(named.items()), key=lambda entry: entry[1][key], reverse=order != "asc")
 
 
 def branch_reference(branch: str | None, version: Reference) -> Reference:
@@ -100,7 +106,7 @@ def point_in_time(time: datetime | str) -> datetime:
         ) from error
 
 
-def auto_cleanup_config(options: Mapping[str, int] | None) -> dict[str, str]:
+def auto_cleanup_settings(options: Mapping[str, int] | None) -> dict[str, str]:
     """Settings of a new table by which pylance cleans up after some of its commits.
 
     Args:
@@ -115,9 +121,7 @@ def auto_cleanup_config(options: Mapping[str, int] | None) -> dict[str, str]:
     unknown = set(options) - {"interval", "older_than_seconds"}
     interval, seconds = options.get("interval", 20), options.get("older_than_seconds", 14 * 86400)
     if unknown or interval < 1 or seconds < 0:
-        raise InvalidInputError(
-            f"'auto_cleanup_options' takes 'interval' and 'older_than_seconds', not {dict(options)!r}"
-        )
+        raise InvalidInputError(f"automatic clean-up takes 'interval' and 'older_than_seconds', not {dict(options)!r}")
     return {"lance.auto_cleanup.interval": str(interval), "lance.auto_cleanup.older_than": f"{seconds}s"}
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from lance_core.change.delete import delete_rows, removing_staged, replace_rows
-from lance_core.change.retries import CommitOptions, commit_options, commit_work
+from lance_core.change.retries import commit_options, commit_work
 from lance_core.change.stage import stage_data
 from lance_core.change.update import UpdateWork
 from lance_core.errors import InvalidInputError
@@ -184,6 +184,7 @@ def replace_where(
         >>> table.to_table(filter="id = 1")["height"].to_pylist()
         [20]
     """
+    options = commit_options(conflict_retries, properties=transaction_properties, message=commit_message)
     snapshot = dataset.snapshot
     limits = file_limits(max_rows_per_file, max_bytes_per_file)
     make_plan(dataset, [], predicate)  # before anything is written
@@ -195,9 +196,6 @@ def replace_where(
         table = snapshot.manifest.schema
         staged, _ = stage_data(snapshot.store, data, schema, table=table, limits=limits, data_storage_version=version)
     added = staged if given is None else given
-    options = CommitOptions(
-        conflict_retries=conflict_retries, properties=transaction_properties, message=commit_message
-    )
     with removing_staged(snapshot.store, staged):
         dataset.snapshot, num_rows = replace_rows(snapshot, predicate, added, options)
     return {"num_deleted_rows": num_rows, "num_inserted_rows": sum(fragment.physical_rows for fragment in added)}

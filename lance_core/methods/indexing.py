@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import uuid
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from lance_core.change.retries import commit_options, commit_work
 from lance_core.common.signatures import check_options, with_options
 from lance_core.common.unsupported import refuse_given
 from lance_core.errors import InvalidInputError, UnsupportedError
-from lance_core.indices import describe
+from lance_core.indices import SYSTEM_PREFIX, describe, statistics
 from lance_core.methods.arguments import names_of
-from lance_core.values.stats import LanceStats
+from lance_core.values.index_entries import uuid_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from lance_core.indices import IndexDescription
     from lance_core.methods.protocols import OpenDataset
 
-_SYSTEM_PREFIX = "__lance"
 _BUILD_OPTIONS = frozenset({"memory_limit", "num_workers", "block_size"})
 _BLOCK_SIZE = 128
 
@@ -163,7 +161,7 @@ def create_scalar_index(
         )
         | text_index_options(options),
         fragment_ids=fragment_ids if train else (),
-        uuid=None if index_uuid is None else _uuid(index_uuid),
+        uuid=None if index_uuid is None else uuid_bytes(index_uuid),
     )
     commit = commit_options(conflict_retries, properties=transaction_properties)
     dataset.snapshot = commit_work(dataset.snapshot, work, commit)
@@ -293,7 +291,7 @@ def create_index(  # noqa: PLR0917 positional as in pylance
         replace=replace,
         options=chosen,
         fragment_ids=fragment_ids,
-        uuid=None if index_uuid is None else _uuid(index_uuid),
+        uuid=None if index_uuid is None else uuid_bytes(index_uuid),
     )
     dataset.snapshot = commit_work(dataset.snapshot, work, commit_options(conflict_retries))
     return dataset
@@ -307,7 +305,7 @@ def _one_column(column: str | Sequence[str]) -> str:
 
 
 def _checked_name(name: str | None, column: str) -> str:
-    if name is not None and (not name or name.startswith(_SYSTEM_PREFIX)):
+    if name is not None and (not name or name.startswith(SYSTEM_PREFIX)):
         raise InvalidInputError(f"{name!r} is not allowed as the name of an index")
     return name or f"{column}_idx"
 
@@ -363,11 +361,4 @@ def list_indices(dataset: OpenDataset) -> list[dict[str, Any]]:
 
 def index_statistics(dataset: OpenDataset, index_name: str) -> dict[str, Any]:
     """Numbers about one index; the same as ``stats.index_stats``."""
-    return LanceStats(dataset.snapshot).index_stats(index_name)
-
-
-def _uuid(text: str) -> bytes:
-    try:
-        return uuid.UUID(text).bytes
-    except (ValueError, AttributeError) as error:
-        raise InvalidInputError(f"'index_uuid' must be a UUID, not {text!r}") from error
+    return statistics(dataset.snapshot, index_name)

@@ -11,7 +11,6 @@ import numpy as np
 
 from lance_core.common.signatures import check_options, with_options
 from lance_core.errors import InvalidInputError, UnsupportedError
-from lance_core.format.blobs import blob_view
 from lance_core.format.extensions import table_with_types
 from lance_core.fragment import LanceFragment
 from lance_core.methods.arguments import row_numbers
@@ -346,11 +345,6 @@ def make_plan(
     dataset: OpenDataset,
     columns: Sequence[str] | None,
     filter: str | Expression | None = None,  # noqa: A002 the name in pylance
-    batch_size: int | None = None,
-    *,
-    with_row_id: bool = False,
-    with_row_address: bool = False,
-    blob_handling: str | None = None,
 ) -> ScanPlan:
     """Plan a scan of this dataset; errors name its address."""
     schema = dataset.snapshot.manifest.schema
@@ -360,10 +354,9 @@ def make_plan(
             schema,
             columns=columns,
             filter=filter,
-            batch_size=batch_size,
-            with_row_id=with_row_id,
-            with_row_address=with_row_address,
-            blob_view=blob_view(blob_handling),
+            batch_size=None,
+            with_row_id=False,
+            with_row_address=False,
         )
 
     with naming(dataset.snapshot.store):
@@ -371,8 +364,7 @@ def make_plan(
         if filter is not None:
             return with_index_answer(with_row_starts(make(), manifest), manifest, dataset.files)
         names = None if columns is None else tuple(columns)
-        plan = known_plan(schema, (names, batch_size, with_row_id, with_row_address, blob_handling), make)
-        return with_row_starts(plan, manifest)
+        return with_row_starts(known_plan(schema, names, make), manifest)
 
 
 def sql(dataset: OpenDataset, sql: str) -> SqlQueryBuilder:

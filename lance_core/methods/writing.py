@@ -21,7 +21,7 @@ from lance_core.methods.arguments import (
     DEFAULT_MAX_BYTES_PER_FILE,
     DEFAULT_MAX_ROWS_PER_FILE,
     DEFAULT_MAX_ROWS_PER_GROUP,
-    auto_cleanup_config,
+    auto_cleanup_settings,
     check_mode,
     file_limits,
     file_version,
@@ -196,13 +196,13 @@ def write_dataset(
     _refuse("write_dataset", external_blob_mode, use_legacy_format, blob_pack_file_size_threshold)
     check_mode(mode)
     limits = file_limits(max_rows_per_file, max_bytes_per_file, max_page_bytes, max_rows_per_group=max_rows_per_group)
-    config = auto_cleanup_config(auto_cleanup_options)
+    config = auto_cleanup_settings(auto_cleanup_options)
     if uri is None or namespace_client is not None or table_id is not None:
         uri, storage_options = table_to_write(uri, namespace_client, table_id, mode, storage_options)
     seen = open_dataset_of(uri)
     commit_lock = commit_lock or (None if seen is None else seen.commit_lock)
     address, storage_options = address_of(uri, storage_options)
-    new_bases = add_bases((), from_public(initial_bases or ()))
+    new_bases = add_bases((), from_public(initial_bases))
     base_store_params = allowing_bases(base_params_of(uri, base_store_params), new_bases)
     store = open_branch(address, storage_options, base_store_params)
     options: Any = {"storage_options": storage_options, "base_store_params": base_store_params}
@@ -431,7 +431,7 @@ def write_fragments(
     refuse_given("write_fragments", namespace_client=namespace_client, table_id=table_id)
     check_mode(mode)
     address, options = address_of(dataset_uri, storage_options)
-    new_bases = add_bases((), from_public(initial_bases or ()))
+    new_bases = add_bases((), from_public(initial_bases))
     base_store_params = allowing_bases(base_params_of(dataset_uri, base_store_params), new_bases)
     store = open_branch(address, options, base_store_params)
     snapshot = find_snapshot(store)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import uuid
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import lance_namespace as ln
@@ -80,8 +81,8 @@ class DirectoryNamespace(ln.LanceNamespace):
         given = ((name[len(_STORAGE) :], text) for name, text in properties.items() if name.startswith(_STORAGE))
         self._options = dict(given)
 
-    def __reduce__(self) -> tuple[Callable[..., DirectoryNamespace], tuple[dict[str, str]]]:
-        return _opened, (self._properties,)
+    def __reduce__(self) -> tuple[Callable[..., DirectoryNamespace], tuple[()]]:
+        return partial(DirectoryNamespace, **self._properties), ()
 
     def spec(self) -> dict[str, Any]:
         """Return the arguments of `lance_core.namespace.connect` that make this namespace."""
@@ -268,10 +269,6 @@ class DirectoryNamespace(ln.LanceNamespace):
             return False
         manifest = dataset(self._below(_MANIFEST), storage_options=self._options)
         return manifest.delete(condition)["num_deleted_rows"] > 0
-
-
-def _opened(properties: Any) -> DirectoryNamespace:
-    return DirectoryNamespace(**properties)
 
 
 def _identity(names: Sequence[str]) -> str:

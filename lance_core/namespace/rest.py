@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import lance_namespace as ln
@@ -56,8 +57,8 @@ class RestNamespace(ln.LanceNamespace):
             client.set_default_header(name, value)
         self._tables, self._namespaces = TableApi(client), NamespaceApi(client)
 
-    def __reduce__(self) -> tuple[Callable[..., RestNamespace], tuple[dict[str, str]]]:
-        return _opened, (self._properties,)
+    def __reduce__(self) -> tuple[Callable[..., RestNamespace], tuple[()]]:
+        return partial(RestNamespace, **self._properties), ()
 
     def spec(self) -> dict[str, Any]:
         """Return the arguments of `lance_core.namespace.connect` that make this namespace."""
@@ -129,10 +130,6 @@ class RestNamespace(ln.LanceNamespace):
             raise _typed(error) from error
         except HTTPError as error:
             raise ln.ServiceUnavailableError(f"{self._uri} does not answer: {error}") from error
-
-
-def _opened(properties: dict[str, str]) -> RestNamespace:
-    return RestNamespace(**properties)
 
 
 def _typed(error: ApiException) -> Exception:

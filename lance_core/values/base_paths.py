@@ -36,14 +36,14 @@ def to_public(base: BasePath) -> DatasetBasePath:
     return DatasetBasePath(base.path, base.name, base.is_dataset_root, base.id)
 
 
-def from_public(bases: Iterable[DatasetBasePath]) -> tuple[BasePath, ...]:
+def from_public(bases: Iterable[DatasetBasePath] | None) -> tuple[BasePath, ...]:
     """Return the inner form of base paths that shall be added; addresses are made absolute.
 
     Raises:
         InvalidInputError: Something else, an id that is none, or an address that a table may not name.
         UnsupportedError: A service that data cannot be written to.
     """
-    return tuple(_from_public(base) for base in bases)
+    return tuple(_from_public(base) for base in bases or ())
 
 
 def allowing_bases(

@@ -87,28 +87,20 @@ class FragmentMetadata:
             raise InvalidInputError(f"cannot read the JSON of a fragment: {error!r}") from error
 
 
+_FILE_KEYS = tuple(DataFile.__dataclass_fields__)
+
+
 def _file_to_json(file: DataFile) -> dict[str, Any]:
-    return {
-        "path": file.path,
+    return {name: getattr(file, name) for name in _FILE_KEYS} | {
         "fields": list(file.fields),
         "column_indices": list(file.column_indices),
-        "file_major_version": file.file_major_version,
-        "file_minor_version": file.file_minor_version,
-        "file_size_bytes": file.file_size_bytes,
-        "base_id": file.base_id,
     }
 
 
 def _file_from_json(data: Mapping[str, Any]) -> DataFile:
-    return DataFile(
-        path=data["path"],
-        fields=tuple(data["fields"]),
-        column_indices=tuple(data["column_indices"]),
-        file_major_version=data["file_major_version"],
-        file_minor_version=data["file_minor_version"],
-        file_size_bytes=data["file_size_bytes"],
-        base_id=data["base_id"],
-    )
+    values: dict[str, Any] = {name: data[name] for name in _FILE_KEYS}
+    values |= {name: tuple(data[name]) for name in ("fields", "column_indices")}
+    return DataFile(**values)
 
 
 _IN_DATA_FILE = ":column"

@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from lance_core.format.schema import Schema
-    from lance_core.format.table.base_path import BasePath
-    from lance_core.format.table.fragment import DataFile, Fragment
+    from lance_core.format.table.fragment import DataFile
     from lance_core.format.table.index_metadata import RewrittenIndex
 
 _UPDATE_MODES = {"rewrite_rows": inner.UpdateMode.REWRITE_ROWS, "rewrite_columns": inner.UpdateMode.REWRITE_COLUMNS}
@@ -247,20 +246,12 @@ def from_inner(transaction: InnerTransaction) -> Transaction:
     )
 
 
-def _inner(fragments: Iterable[FragmentMetadata]) -> tuple[Fragment, ...]:
-    return tuple(from_metadata(fragment) for fragment in fragments)
+def _each(convert: Callable[[Any], Any], make: Callable[[Iterable[Any]], Any]) -> Callable[[Iterable[Any]], Any]:
+    return lambda values: make(map(convert, values))
 
 
-def _public(fragments: Iterable[Fragment]) -> list[FragmentMetadata]:
-    return [to_metadata(fragment) for fragment in fragments]
-
-
-def _bases(bases: Sequence[DatasetBasePath] | None) -> tuple[BasePath, ...]:
-    return from_public_bases(bases or ())
-
-
-def _public_bases(bases: Iterable[BasePath]) -> list[DatasetBasePath]:
-    return [to_public_base(base) for base in bases]
+_inner, _public = _each(from_metadata, tuple), _each(to_metadata, list)
+_public_bases = _each(to_public_base, list)
 
 
 def _map(update: LanceOperation.UpdateMap | None) -> inner.UpdateMap | None:
@@ -312,10 +303,6 @@ def _update_mode(mode: str) -> inner.UpdateMode:
     return _UPDATE_MODES[mode]
 
 
-def _each(convert: Callable[[Any], Any], make: Callable[[Iterable[Any]], Any]) -> Callable[[Iterable[Any]], Any]:
-    return lambda values: make(map(convert, values))
-
-
 _CONVERTERS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     **dict.fromkeys(["fragments", "updated_fragments", "new_fragments"], (_inner, _public)),
     **dict.fromkeys(["removed_fragment_ids", "deleted_fragment_ids"], (tuple, list)),
@@ -334,9 +321,12 @@ _CONVERTERS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     ),
     "update_mode": (_update_mode, lambda mode: mode.name.lower()),
     "updated_fragment_offsets": (lambda offsets: dict(offsets or {}), lambda offsets: dict(offsets) or None),
-    "new_bases": (_bases, _public_bases),
+    "new_bases": (from_public_bases, _public_bases),
     # The file of the transaction says what the table gets, so the numbers are fixed here.
-    "initial_bases": (lambda bases: add_bases((), _bases(bases)), lambda bases: _public_bases(bases) or None),
+    "initial_bases": (
+        lambda bases: add_bases((), from_public_bases(bases or ())),
+        lambda bases: _public_bases(bases) or None,
+    ),
 }
 """How values of attributes become those of the other form, by name; other values are the same in both."""
 

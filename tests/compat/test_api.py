@@ -23,7 +23,7 @@ from lance_core.common.unsupported import REFUSED, REFUSED_ARGUMENTS, refuse_giv
 from lance_core.errors import UnsupportedError
 from lance_core.fragment import LanceFragment
 from lance_core.namespace import DirectoryNamespace, RestNamespace
-from lance_core.scanner import LanceScanner, ScannerBuilder, ScanOptions
+from lance_core.scanner import LanceScanner, ScannerBuilder
 
 ROWS = {"a": [1, 2, 3]}
 
@@ -358,13 +358,6 @@ def test_refused_arguments_may_be_given_as_none_or_false():
         refuse_given("f", max_files=10)
     with pytest.raises(UnsupportedError, match="argument 'index_segments' of f"):
         refuse_given("f", index_segments={})
-
-
-def test_scan_options_are_those_of_the_scanner():
-    made = set(inspect.signature(lance_core.scanner.make_scanner).parameters)
-    assert set(ScanOptions.__annotations__) == made - {
-        "snapshot", "files", "fragments", "columns", "filter", "limit", "offset"
-    }  # fmt: skip
 
 
 def test_builder_reaches_what_is_refused(table):
