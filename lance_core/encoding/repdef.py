@@ -14,8 +14,9 @@ Source: sections "repetition / definition levels" of the file format; message ``
 
 from __future__ import annotations
 
+from functools import lru_cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -116,6 +117,54 @@ def level_numbers(layers: Layers) -> list[tuple[int, int]]:
         numbers.append((null, empty))
         used += _NUM_LEVELS[layer]
     return numbers
+
+
+class LayerLevels(NamedTuple):
+    """Meaning of definition levels for one layer.
+
+    Attributes:
+        is_list: Whether it is one of lists.
+        consumed: The largest level that belongs to a layer inside of it.
+        null: Level of its nulls, 0 if there are none.
+        empty: Level of its empty lists, 0 if there are none.
+        upper: The largest level that belongs to this layer or to one inside of it.
+        with_slot: The largest level of an entry that has a slot in it.
+    """
+
+    is_list: bool
+    consumed: int
+    null: int
+    empty: int
+    upper: int
+    with_slot: int
+
+
+class LayersLevels(NamedTuple):
+    """Meaning of levels for some layers.
+
+    Attributes:
+        layers: From the leaf outwards.
+        max_rep: Repetition level of a new row: the number of list layers.
+        max_def: The largest definition level that can occur.
+    """
+
+    layers: tuple[LayerLevels, ...]
+    max_rep: int
+    max_def: int
+
+
+@lru_cache(maxsize=256)
+def levels_of(layers: Layers) -> LayersLevels:
+    """Return the meaning of levels for layers; cached, so that the same layers give the same object."""
+    uppers = [max_def(layers[: index + 1]) for index in range(len(layers))]
+    meanings: list[LayerLevels] = []
+    for index, (layer, (null, empty), upper) in enumerate(zip(layers, level_numbers(layers), uppers, strict=True)):
+        # Levels grow outwards; those of a list around this layer tell of entries that have no slot here.
+        lists_around = [outer for outer in range(index + 1, len(layers)) if is_list(layers[outer])]
+        with_slot = uppers[lists_around[0] - 1] if lists_around else uppers[-1]
+        consumed = uppers[index - 1] if index else 0
+        meanings.append(LayerLevels(is_list(layer), consumed, null, empty, upper, with_slot))
+    return LayersLevels(tuple(meanings), max_rep(layers), max_def(layers))
 
 
 def check_levels(levels: Levels) -> None:
@@ -249,22 +298,14 @@ def unravel(levels: Levels, num_slots: int, dimensions: Sequence[int] | None = N
         return _unravel_items(levels.layers, definition, num_slots, dimensions or [1] * len(levels.layers))
     if dimensions is not None:
         raise UnsupportedError("lists around or in fixed-size lists of structs are not supported")
-    layers = levels.layers
-    numbers = level_numbers(layers)
-    lists_below = _lists_below(layers)
     slots: list[Slots] = []
-    consumed_levels = consumed_lists = 0
-    for index, layer in enumerate(layers):
-        if is_list(layer):
-            unraveled, rep, definition = _unravel_list(rep, definition, numbers[index], _visible_limit(layers, index))
+    layers, _, top = levels_of(levels.layers)
+    for layer in layers:
+        if layer.is_list:
+            unraveled, rep, definition = _unravel_list(layer, rep, definition)
             slots.append(unraveled)
-            consumed_lists += 1
-        elif definition is None:
-            slots.append(Slots(len(rep), None))
         else:
-            limit = _slot_limit(lists_below, consumed_lists)
-            slots.append(_unravel_item(layer, definition, limit, consumed_levels))
-        consumed_levels += _NUM_LEVELS[layer]
+            slots.append(Slots(len(rep), None) if definition is None else _unravel_item(layer, definition, top))
     for inner, outer in pairwise(slots):
         contained = outer.length if outer.offsets is None else int(outer.offsets[-1])
         if contained != inner.length:
@@ -281,17 +322,15 @@ def _unravel_items(
     if definition is not None and len(definition) != num_slots:
         raise CorruptDataError(f"there are {len(definition)} levels for {num_slots} values")
     slots: list[Slots] = []
-    consumed = 0
-    for layer, dimension in zip(layers, dimensions, strict=True):
+    for layer, dimension in zip(levels_of(layers).layers, dimensions, strict=True):
         if num_slots % dimension:
             raise CorruptDataError(f"{num_slots} structs do not fill lists of {dimension}")
         num_slots //= dimension
         validity = None
         if definition is not None:
             definition = definition[::dimension]
-            validity = _up_to(definition, consumed) if layer is Layer.NULLABLE_ITEM else None
+            validity = _up_to(definition, layer.consumed) if layer.null else None
         slots.append(Slots(num_slots, validity))
-        consumed += _NUM_LEVELS[layer]
     return slots
 
 
@@ -301,44 +340,16 @@ def _up_to(definition: LevelArray, level: int) -> Mask | None:
     return None if mask.all() else mask
 
 
-def _lists_below(layers: Layers) -> npt.NDArray[np.int64]:
-    """For each definition level the number of list layers at or below the layer that owns it."""
-    table = [0]
-    lists = 0
-    for layer in layers:
-        lists += is_list(layer)
-        table += [lists] * _NUM_LEVELS[layer]
-    return np.asarray(table)
-
-
-def _visible_limit(layers: Layers, index: int) -> tuple[int, int]:
-    """Largest level of list layer ``index`` itself, and of the item layers right around it."""
-    upper = max_def(layers[: index + 1])
-    limit = upper
-    for layer in layers[index + 1 :]:
-        if is_list(layer):
-            break
-        limit += _NUM_LEVELS[layer]
-    return upper, limit
-
-
-def _slot_limit(lists_below: npt.NDArray[np.int64], consumed_lists: int) -> int | None:
-    """Largest level of an entry with a slot in a layer with ``consumed_lists`` lists below; None if each has one."""
-    # Levels grow outwards, so those of things without a slot here are the largest.
-    limit = int(np.searchsorted(lists_below, consumed_lists, side="right")) - 1
-    return None if limit >= len(lists_below) - 1 else limit
-
-
-def _unravel_item(layer: Layer, definition: LevelArray, limit: int | None, consumed_levels: int) -> Slots:
-    has_slot = None if limit is None else definition <= limit
-    if layer is not Layer.NULLABLE_ITEM:
+def _unravel_item(layer: LayerLevels, definition: LevelArray, top: int) -> Slots:
+    has_slot = None if layer.with_slot == top else definition <= layer.with_slot
+    if not layer.null:
         return Slots(len(definition) if has_slot is None else int(np.count_nonzero(has_slot)), None)
     here = definition if has_slot is None else definition[has_slot]
-    return Slots(len(here), _up_to(here, consumed_levels))
+    return Slots(len(here), _up_to(here, layer.consumed))
 
 
 def _unravel_list(
-    rep: LevelArray, definition: LevelArray | None, numbers: tuple[int, int], limits: tuple[int, int]
+    layer: LayerLevels, rep: LevelArray, definition: LevelArray | None
 ) -> tuple[Slots, LevelArray, LevelArray | None]:
     starts = np.flatnonzero(rep > 0)  # booleans are looked through several times as fast
     next_rep = rep[starts] - np.uint16(1)
@@ -346,17 +357,16 @@ def _unravel_list(
     if definition is None:
         return Slots(len(starts), None, np.append(starts, total)), next_rep, None
     levels = definition[starts]
-    (null, empty), (upper, limit) = numbers, limits
-    is_null = levels > upper  # masked by a null struct, or without a slot at all
-    if null:
-        is_null |= levels == null
-    is_special = is_null | (levels == empty) if empty else is_null
+    is_null = levels > layer.upper  # masked by a null struct, or without a slot at all
+    if layer.null:
+        is_null |= levels == layer.null
+    is_special = is_null | (levels == layer.empty) if layer.empty else is_null
     if not is_special.any():
         return Slots(len(starts), None, np.append(starts, total)), next_rep, levels
     offsets = starts_of(is_special)
     np.subtract(starts, offsets[:-1], out=offsets[:-1])
     offsets[-1] = total - offsets[-1]
-    visible = levels <= limit
+    visible = levels <= layer.with_slot
     if visible.all():
         return Slots(len(starts), ~is_null if is_null.any() else None, offsets), next_rep, levels
     offsets = offsets[np.append(visible, True)]

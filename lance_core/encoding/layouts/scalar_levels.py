@@ -6,19 +6,16 @@ these together. Levels are bytes, which Python copies, compares and searches at 
 
 from __future__ import annotations
 
-from functools import lru_cache
 from itertools import compress, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from lance_core.encoding.repdef import is_list, level_numbers, max_def, max_rep
 from lance_core.errors import CorruptDataError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lance_core.format.file.page_layout import Layers
+    from lance_core.encoding.repdef import LayerLevels, LayersLevels
 
-_MANY_LAYERS = 256
 MAX_LEVEL = 255
 """More do not fit into a byte."""
 
@@ -37,56 +34,8 @@ class ScalarSlots(NamedTuple):
     offsets: list[int] | None
 
 
-class _Layer(NamedTuple):
-    """Meaning of definition levels for one layer.
-
-    Attributes:
-        is_list: Whether it is one of lists.
-        consumed: The largest level that belongs to a layer inside of it.
-        null: Level of its nulls, 0 if there are none.
-        empty: Level of its empty lists, 0 if there are none.
-        upper: The largest level that belongs to this layer or to one inside of it.
-        with_slot: The largest level of an entry that has a slot in it.
-    """
-
-    is_list: bool
-    consumed: int
-    null: int
-    empty: int
-    upper: int
-    with_slot: int
-
-
-class ScalarLayers(NamedTuple):
-    """Meaning of levels for some layers.
-
-    Attributes:
-        layers: From the leaf outwards.
-        max_rep: Repetition level of a new row: the number of list layers.
-        max_def: The largest definition level that can occur.
-    """
-
-    layers: tuple[_Layer, ...]
-    max_rep: int
-    max_def: int
-
-
-@lru_cache(maxsize=_MANY_LAYERS)
-def scalar_layers(layers: Layers) -> ScalarLayers:
-    """Return the meaning of levels for layers; cached, so that the same layers give the same object."""
-    uppers = [max_def(layers[: index + 1]) for index in range(len(layers))]
-    scalar_layer_list: list[_Layer] = []
-    for index, (layer, (null, empty), upper) in enumerate(zip(layers, level_numbers(layers), uppers, strict=True)):
-        # Levels grow outwards; those of a list around this layer tell of entries that have no slot here.
-        lists_around = [outer for outer in range(index + 1, len(layers)) if is_list(layers[outer])]
-        with_slot = uppers[lists_around[0] - 1] if lists_around else uppers[-1]
-        consumed = uppers[index - 1] if index else 0
-        scalar_layer_list.append(_Layer(is_list(layer), consumed, null, empty, upper, with_slot))
-    return ScalarLayers(tuple(scalar_layer_list), max_rep(layers), max_def(layers))
-
-
 def unravel_scalar(
-    layers: ScalarLayers, rep: Sequence[int] | None, definition: Sequence[int] | None, num_slots: int
+    layers: LayersLevels, rep: Sequence[int] | None, definition: Sequence[int] | None, num_slots: int
 ) -> list[ScalarSlots]:
     """Turn levels into validity and offsets.
 
@@ -130,7 +79,7 @@ def unravel_scalar(
     return slots
 
 
-def _check(layers: ScalarLayers, rep: Sequence[int] | None, definition: Sequence[int] | None) -> None:
+def _check(layers: LayersLevels, rep: Sequence[int] | None, definition: Sequence[int] | None) -> None:
     if rep is not None:
         if rep[0] != layers.max_rep:
             raise CorruptDataError("repetition levels do not begin with a new row")
@@ -147,7 +96,7 @@ def _unless_all(valid: list[bool] | None) -> list[bool] | None:
 
 
 def _unravel_list(
-    layer: _Layer, rep: Sequence[int], definition: Sequence[int] | None
+    layer: LayerLevels, rep: Sequence[int], definition: Sequence[int] | None
 ) -> tuple[ScalarSlots, list[int], list[int] | None]:
     """Return the lists of a layer, and the levels of what is around it."""
     starts = list(compress(range(len(rep)), rep))

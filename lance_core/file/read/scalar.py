@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
     from lance_core.encoding.codecs.codec import Shape
     from lance_core.encoding.layouts.scalar_arrays import Make, Nest
-    from lance_core.encoding.layouts.scalar_levels import ScalarLayers, ScalarSlots
+    from lance_core.encoding.layouts.scalar_levels import ScalarSlots
     from lance_core.encoding.plans import RangeBuffers
+    from lance_core.encoding.repdef import LayersLevels
     from lance_core.encoding.values import Int64s
     from lance_core.file.read.column_read import ColumnRead
     from lance_core.file.read.field_shapes import FieldShape, ScalarForm
@@ -44,7 +45,7 @@ class _Alike(NamedTuple):
     """
 
     make: Make
-    layers: ScalarLayers
+    layers: LayersLevels
     has_definition: bool
     fields: list[_Field]
 
@@ -147,7 +148,7 @@ def _decode(shape: Shape, make: Make, leaf: list[Run], memory: memoryview, cache
     return Leaf(make(rows.values, slots[0].valid), slots)
 
 
-def _slots(layers: ScalarLayers, rows: ScalarRows, count: int) -> list[ScalarSlots]:
+def _slots(layers: LayersLevels, rows: ScalarRows, count: int) -> list[ScalarSlots]:
     """Return validity and offsets; leaves of one field mostly have the same."""
     if not layers.max_rep:
         return unravel_scalar(layers, None, rows.definition, count)

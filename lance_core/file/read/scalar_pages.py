@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from lance_core.common.frozen import frozen
 from lance_core.encoding import registry
 from lance_core.encoding.layouts import full_zip, mini_block
 from lance_core.encoding.layouts.scalar_arrays import shape_of_items
-from lance_core.encoding.layouts.scalar_levels import MAX_LEVEL, scalar_layers
+from lance_core.encoding.layouts.scalar_levels import MAX_LEVEL
 from lance_core.encoding.layouts.scalar_lists import PREAMBLE, ListReader, list_reader
 from lance_core.encoding.layouts.scalar_values import ScalarReader, look_up, scalar_reader
 from lance_core.encoding.leaves import is_list_field
-from lance_core.encoding.repdef import is_list
+from lance_core.encoding.repdef import is_list, levels_of
 from lance_core.encoding.strategy import MOST_SCALAR_CHUNKS
 from lance_core.file.read.cache import cells_in, chunks_in
 from lance_core.format.file.page_layout import ConstantLayout, FullZipLayout, Layer, MiniBlockLayout
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from lance_core.encoding.codecs.codec import Shape
     from lance_core.encoding.layouts.chunk_table import ChunkTable
-    from lance_core.encoding.layouts.scalar_levels import ScalarLayers
     from lance_core.encoding.leaves import LeafPath
+    from lance_core.encoding.repdef import LayersLevels
     from lance_core.encoding.values import Int64s, Values
     from lance_core.file.read.column import Column
     from lance_core.file.read.column_read import ColumnRead
@@ -72,48 +72,11 @@ class ScalarRows:
     values: list[bytes] = dataclasses.field(default_factory=list)
 
 
-class ScalarPage(Protocol):
-    """One page, or pages of which it does not matter which one a row is in.
-
-    Attributes:
-        layers: What its levels mean.
-        has_definition: Whether it has definition levels.
-        alike: The same for pages of which both are the same.
-        is_constant: Whether its values are known without reading any bytes.
-    """
-
-    @property
-    def is_constant(self) -> bool: ...  # noqa: D102 - see above
-
-    @property
-    def alike(self) -> tuple[int, bool]: ...  # noqa: D102 - see above
-
-    @property
-    def layers(self) -> ScalarLayers: ...  # noqa: D102 - see above
-
-    @property
-    def has_definition(self) -> bool: ...  # noqa: D102 - see above
-
-    def find(self, rows: Int64s, numbers: list[int], /) -> Sequence[Position] | None:
-        """Return where rows of the column are, also given as plain numbers; None if one is read otherwise."""
-        ...
-
-    def read(self, positions: Sequence[Position], rows: list[int], into: ScalarRows, /) -> None:
-        """Read rows.
-
-        Args:
-            positions: Where they are in the memory.
-            rows: The rows.
-            into: Takes what is read.
-        """
-        ...
-
-
 @frozen
 class _Chunks:
     """Chunks without lists."""
 
-    layers: ScalarLayers
+    layers: LayersLevels
     has_definition: bool
     alike: tuple[int, bool]
     table: ChunkTable
@@ -143,7 +106,7 @@ class _Chunks:
 class _ListChunks:
     """Chunks with lists."""
 
-    layers: ScalarLayers
+    layers: LayersLevels
     has_definition: bool
     alike: tuple[int, bool]
     table: ChunkTable
@@ -189,7 +152,7 @@ class _ListChunks:
 class _Even:
     """A page of values of one width, one after the other."""
 
-    layers: ScalarLayers
+    layers: LayersLevels
     alike: tuple[int, bool]
     first_row: int
     start: int
@@ -212,7 +175,7 @@ class _Even:
 class _Constant:
     """A page of one value."""
 
-    layers: ScalarLayers
+    layers: LayersLevels
     alike: tuple[int, bool]
     value: bytes
     level: int
@@ -228,6 +191,13 @@ class _Constant:
         into.values += [self.value] * len(positions)
         if into.definition is not None:
             into.definition += bytes([self.level]) * len(positions)
+
+
+ScalarPage: TypeAlias = _Chunks | _ListChunks | _Even | _Constant
+"""One page, or pages of which it does not matter which one a row is in: what its levels mean, whether it has definition
+levels, an object (`alike`) that is the same for pages of which both are the same, and whether its values are known
+without reading any bytes. `find` returns where rows of the column are, also given as plain numbers; None if one is read
+otherwise. `read` reads rows at positions in the memory."""
 
 
 def runs_of(read: ColumnRead, shape: Shape, rows: Int64s, numbers: list[int], *, reads_bytes: bool) -> list[Run] | None:
@@ -301,7 +271,7 @@ def _open_chunks(read: ColumnRead, index: MiniBlockIndex, table: ChunkTable, sha
         reader = readers[key]
     if reader is None or (reader.value.shape if items is None else shape_of_items(items)) != shape:
         return None
-    layers, has_definition = scalar_layers(layout.layers), layout.definition is not None
+    layers, has_definition = levels_of(layout.layers), layout.definition is not None
     if layers.max_def > MAX_LEVEL:
         return None
     alike = (id(layers), has_definition)
@@ -319,7 +289,7 @@ def _open_even(column: Column, number: int, layout: FullZipLayout, shape: Shape)
         return None
     if not _fits(layout.layers, column.path):
         return None
-    layers = scalar_layers(layout.layers)
+    layers = levels_of(layout.layers)
     return _Even(layers, (id(layers), False), int(column.first_rows[number]), page.buffers[0][0], width)
 
 
@@ -327,7 +297,7 @@ def _open_constant(layout: ConstantLayout, shape: Shape) -> ScalarPage | None:
     """Open a page of one value without levels."""
     if layout.sparse is not None or any(map(is_list, layout.layers)):
         return None
-    layers, value = scalar_layers(layout.layers), layout.inline_value
+    layers, value = levels_of(layout.layers), layout.inline_value
     if value is None:  # nothing but null leaves is written without levels
         is_null = layout.layers[0] is Layer.NULLABLE_ITEM
         null = _Constant(layers, (id(layers), True), bytes(shape[1]), 1, has_definition=True)
