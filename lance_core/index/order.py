@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lance_core.encoding.kernels import gather_words, view_buffer
 from lance_core.errors import CorruptDataError
 from lance_core.sql import float_order
 from lance_core.sql.kernels import pc
@@ -16,6 +17,7 @@ from lance_core.sql.kernels import pc
 Keys: TypeAlias = npt.NDArray[Any]
 """Values that NumPy compares in the order of the index: integers, or Python's objects."""
 
+Int64s: TypeAlias = npt.NDArray[np.int64]
 
 _MOST_RANKS = (1 << 16) - 1
 """Keys that differ, so that their ranks have 16 bits."""
@@ -26,41 +28,119 @@ _SAMPLED = 1 << 14
 _FEWER = 4
 """Keys of the sample for each that differs, where it pays to look for those of all."""
 
+_PREFIX_BYTES = 8
+_LEADING_BYTES = np.array([(1 << 64) - (1 << 64 - 8 * size) for size in range(_PREFIX_BYTES + 1)], np.uint64)
+
 
 def sort_order(values: pa.Array) -> pa.Array:
     """Return the positions of values in order; nulls come first, and equal values keep theirs."""
     keys = _comparable(values)
+    if not keys.null_count:
+        return pa.array(_order_of(keys))
+    is_null = np.asarray(keys.is_null())
+    filled = np.flatnonzero(~is_null)
+    return pa.array(np.concatenate([np.flatnonzero(is_null), filled[_order_of(keys.drop_null())]]))
+
+
+def _order_of(keys: pa.Array) -> Int64s:
+    """Return the positions of keys that are not null in order.
+
+    NumPy sorts integers with vector instructions: 4 million in .09 s with their positions in the same words, .27 s
+    without, where Arrow takes .86 s. Of texts it sorts 8 bytes behind what all of them begin with.
+    """
+    if pa.types.is_integer(keys.type):
+        numbers = keys.to_numpy(zero_copy_only=False)
+        order = _packed_order(numbers)
+        if order is not None:
+            return order
+    else:
+        numbers = None
     ranks = _ranks(keys)
-    if ranks is None:
-        return pc.array_sort_indices(keys, null_placement="at_start")
-    return pa.array(ranks.argsort(kind="stable"))  # a radix sort, since they have 16 bits
+    if ranks is not None:
+        return ranks.argsort(kind="stable")  # a radix sort, since they have 16 bits
+    if numbers is None:
+        numbers = _text_prefixes(keys)
+    return np.asarray(_sorted_by_arrow(keys)) if numbers is None else _order_by_prefixes(numbers, keys)
+
+
+def _packed_order(numbers: npt.NDArray[Any]) -> Int64s | None:
+    """Return the order of integers that leave room in words of 64 bits for their positions; None if they do not."""
+    if not len(numbers):
+        return np.empty(0, np.int64)
+    least = int(numbers.min())
+    position_bits = len(numbers).bit_length()
+    if (int(numbers.max()) - least).bit_length() + position_bits > _PREFIX_BYTES * 8:
+        return None
+    packed = numbers.astype(np.uint64)  # wraps around, as does the difference
+    packed -= np.uint64(least & (1 << 64) - 1)
+    packed <<= np.uint64(position_bits)
+    packed |= np.arange(len(packed), dtype=np.uint64)
+    packed.sort()
+    packed &= np.uint64((1 << position_bits) - 1)
+    return packed.view(np.int64)
+
+
+def _order_by_prefixes(prefixes: npt.NDArray[Any], keys: pa.Array) -> Int64s:
+    """Return the order of keys by numbers that ascend with them; keys of equal ones are compared."""
+    order = prefixes.argsort()
+    in_order = prefixes[order]
+    is_equal = in_order[1:] == in_order[:-1]
+    if not is_equal.any():
+        return order
+    is_tied = np.append(is_equal, False)
+    is_tied[1:] |= is_equal
+    positions = np.flatnonzero(is_tied)
+    tied = np.sort(order[positions])
+    # Keys of equal numbers lie behind those of all lesser numbers, so that all are put in order together.
+    order[positions] = tied[np.asarray(_sorted_by_arrow(keys.take(pa.array(tied))))]
+    return order
+
+
+def _text_prefixes(keys: pa.Array) -> npt.NDArray[np.uint64] | None:
+    """Return 8 bytes of each text behind what all begin with, as numbers, zeros behind its end; None for no text."""
+    types = pa.types
+    is_large = types.is_large_string(keys.type) or types.is_large_binary(keys.type)
+    if not (is_large or types.is_string(keys.type) or types.is_binary(keys.type)) or not len(keys):
+        return None
+    bounds = pc.min_max(keys.cast(pa.large_binary() if is_large else pa.binary())).as_py()
+    least, greatest = bounds["min"], bounds["max"]
+    differs = (at for at, (low, high) in enumerate(zip(least, greatest, strict=False)) if low != high)
+    prefix = next(differs, len(least))
+    offsets = np.frombuffer(keys.buffers()[1], np.int64 if is_large else np.int32)
+    offsets = offsets[keys.offset : keys.offset + len(keys) + 1]
+    data = view_buffer(keys.buffers()[2])
+    if len(data) < _PREFIX_BYTES:
+        data = np.append(data, np.zeros(_PREFIX_BYTES, np.uint8))
+    starts = offsets[:-1] + offsets.dtype.type(prefix)
+    sizes = np.minimum(offsets[1:] - starts, _PREFIX_BYTES).astype(np.uint8)
+    inside = np.minimum(starts, len(data) - _PREFIX_BYTES)
+    prefixes = gather_words(data, inside, "<u8").byteswap(inplace=True)
+    prefixes <<= (starts - inside).astype(np.uint8) * np.uint8(8)  # what lies before a text at the end of the data
+    prefixes &= _LEADING_BYTES[sizes]
+    return prefixes
+
+
+def _sorted_by_arrow(keys: pa.Array) -> pa.Array:
+    return pc.array_sort_indices(keys, null_placement="at_start")
 
 
 def _ranks(keys: pa.Array) -> npt.NDArray[np.uint16] | None:
-    """Return the rank of each key among those that differ, nulls first; None if an ordinary sort is cheaper.
+    """Return the rank of each key among those that differ; None if an ordinary sort is cheaper.
 
     Of 5 million floats with 2,900 different ones it takes .18 instead of .99 s.
     """
-    if len(keys) <= _SAMPLED or _is_narrow(keys):
+    if len(keys) <= _SAMPLED:
         return None
     sample = keys.take(pa.array(np.linspace(0, len(keys) - 1, _SAMPLED, dtype=np.int64)))
     if pc.count_distinct(sample, mode="all").as_py() * _FEWER > _SAMPLED:
         return None
-    encoded = keys.dictionary_encode(null_encoding="encode")
+    encoded = keys.dictionary_encode()
     if len(encoded.dictionary) > _MOST_RANKS:
         return None
-    order = pc.array_sort_indices(encoded.dictionary, null_placement="at_start").to_numpy()
+    order = np.asarray(_sorted_by_arrow(encoded.dictionary))
     ranks = np.empty(len(order), np.uint16)
     ranks[order] = np.arange(len(order), dtype=np.uint16)
     return ranks[encoded.indices.to_numpy(zero_copy_only=False)]
-
-
-def _is_narrow(keys: pa.Array) -> bool:
-    """Return whether Arrow counts keys instead of sorting them: integers that lie close together."""
-    if not pa.types.is_integer(keys.type):
-        return False
-    bounds = pc.min_max(keys).as_py()
-    return bounds["min"] is None or bounds["max"] - bounds["min"] <= _MOST_RANKS
 
 
 def sort_keys(values: pa.Array) -> Keys:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 import lance_core
@@ -70,6 +71,39 @@ def test_few_values_that_differ_have_the_same_order_as_many(kind, monkeypatch):
     found = np.asarray(sort_order(values))
     monkeypatch.setattr(order, "_ranks", lambda _: None)
     assert np.array_equal(found, np.asarray(sort_order(values)))
+
+
+WORDS = {
+    "equal": ["same text"] * 50,
+    "one is the start of another": ["a" * (i % 40) for i in range(200)],
+    "zeros": [b"a\0" * (i % 9) + b"\xff" * (i % 3) for i in range(200)],
+    "short": [b"", b"b", b"a"],
+    "empty": [b"", b""],
+    "long": [f"https://example.org/{i * 7919 % 97}/{i % 5}" for i in range(500)],
+    "nulls": [None if i % 4 == 0 else f"key-{i * 7919 % 503}" for i in range(2000)],
+    "wide numbers": [(i * 7919 % 503) * (1 << 54) - (1 << 62) for i in range(503)],
+    "narrow numbers": [i * 7919 % 503 - 250 for i in range(2000)],
+    "extremes": [-(1 << 63), (1 << 63) - 1, 0, -1, 1, 0, None],
+}
+
+
+@pytest.mark.parametrize("name", WORDS)
+@pytest.mark.parametrize("is_sliced", [False, True])
+def test_words_of_keys_have_the_order_of_the_keys(name, is_sliced):
+    values = pa.array(WORDS[name])
+    variants = (
+        [values] if pa.types.is_integer(values.type) else [values.cast(pa.binary()), values.cast(pa.large_binary())]
+    )
+    for variant in variants:
+        part = variant.slice(1, len(variant) - 2) if is_sliced else variant
+        expected = pc.array_sort_indices(part, null_placement="at_start")
+        assert np.asarray(sort_order(part)).tolist() == expected.to_pylist()
+
+
+def test_unsigned_numbers_have_their_order():
+    values = pa.array([(1 << 64) - 1, 0, 1 << 63, 5, (1 << 63) - 1], pa.uint64())
+    assert np.asarray(sort_order(values)).tolist() == [1, 3, 4, 2, 0]
+    assert np.asarray(sort_order(values.slice(2, 1))).tolist() == [0]
 
 
 def test_no_rows():
