@@ -272,13 +272,16 @@ class DataFileReader(KeepsLast):
 
         return read
 
-    def take(self, projection: Schema, columns: Mapping[int, int], offsets: Int64s) -> pa.RecordBatch:
+    def take(
+        self, projection: Schema, columns: Mapping[int, int], offsets: Int64s, *, copies: bool = False
+    ) -> pa.RecordBatch:
         """Read single rows.
 
         Args:
             projection: Fields to read.
             columns: As in `scan`.
             offsets: Shape (n,), rows; fastest if they ascend.
+            copies: Copy scattered rows out of a mapped file, where else 64 KiB around each that is read stay mapped.
 
         Returns:
             The rows in the order asked for.
@@ -288,9 +291,11 @@ class DataFileReader(KeepsLast):
             CorruptDataError: The file is damaged.
             UnsupportedError: A type or encoding that cannot be read.
         """
-        return finished(self.taking(projection, columns, offsets))
+        return finished(self.taking(projection, columns, offsets, copies=copies))
 
-    def taking(self, projection: Schema, columns: Mapping[int, int], offsets: Int64s) -> IoCoroutine[pa.RecordBatch]:
+    def taking(
+        self, projection: Schema, columns: Mapping[int, int], offsets: Int64s, *, copies: bool = False
+    ) -> IoCoroutine[pa.RecordBatch]:
         """As `take`, but stops where a mapped file was asked for something."""
         rows = np.asarray(offsets, np.int64)
         with self._blame:
@@ -308,10 +313,12 @@ class DataFileReader(KeepsLast):
             dense: Rows = range(int(rows[0]), int(rows[-1]) + 1) if is_range else rows
             plan = plan_rows(opened.fields, dense)
             pages = None if is_range else self._touched_pages(opened.fields, rows)
-            if pages is None:
-                pieces = yield from self._file.reading(plan, is_scan=is_range)
-            else:
+            if pages is not None:
                 pieces = self._file.run(plan, answer=pages.answer)
+            elif copies and not is_range:
+                pieces = self._file.run(plan, answer=lambda wanted: self._file.answer(wanted, is_scan=False))
+            else:
+                pieces = yield from self._file.reading(plan, is_scan=is_range)
             if opened.is_settled and max(map(len, pieces), default=1) == 1:
                 arrays = [array for (array,) in pieces]
             else:

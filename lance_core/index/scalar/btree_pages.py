@@ -101,9 +101,10 @@ class PageCache:
         read = self._read(sorted(missing)) if missing else {}
         return {number: page if page is not None else read[number] for number, page in pages.items()}
 
-    def take(self, columns: list[str], rows: Int64s) -> list[pa.Array]:
-        """Read columns of some rows."""
-        return self._file.take(self._file.schema.select(columns), self._file.column_numbers, rows).columns
+    def take(self, columns: list[str], rows: Int64s, *, copies: bool = False) -> list[pa.Array]:
+        """Read columns of some rows; ``copies`` is as for `DataFileReader.take`."""
+        file = self._file
+        return file.take(file.schema.select(columns), file.column_numbers, rows, copies=copies).columns
 
     def ids(self, starts: Int64s, ends: Int64s) -> Int64s | None:
         """Return the row numbers of ranges of values; None if reading only these is cheaper.

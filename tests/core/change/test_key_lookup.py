@@ -92,10 +92,10 @@ def key_rows_read(monkeypatch, name="k"):
             counts.append(options["end"] - options["start"])
         return scan(self, projection, columns, **options)
 
-    def taken(self, projection, columns, offsets):
+    def taken(self, projection, columns, offsets, **options):
         if name in projection.names:
             counts.append(len(offsets))
-        return take(self, projection, columns, offsets)
+        return take(self, projection, columns, offsets, **options)
 
     monkeypatch.setattr(DataFileReader, "scan", scanned)
     monkeypatch.setattr(DataFileReader, "taking", taken)

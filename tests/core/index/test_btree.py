@@ -22,6 +22,7 @@ from lance_core.index.scalar.btree import BTREE
 from lance_core.index.scalar.btree_pages import PageCache
 from lance_core.sql.pruning import Comparison, IsNull, Membership, Prefix
 from lance_core.store.local import LocalStore
+from lance_core.store.local_reader import LocalReader
 
 
 def index_files(dataset):
@@ -264,7 +265,7 @@ def test_many_texts_are_looked_up_a_part_of_the_index_at_a_time(tmp_path, monkey
     taken = []
     take = PageCache.take
     monkeypatch.setattr(
-        PageCache, "take", lambda self, columns, rows: taken.append(len(rows)) or take(self, columns, rows)
+        PageCache, "take", lambda self, *args, **options: taken.append(len(args[1])) or take(self, *args, **options)
     )
     monkeypatch.setattr(btree, "_READ_ROWS", 1000)
     keys = texts[500::4000]
@@ -273,3 +274,33 @@ def test_many_texts_are_looked_up_a_part_of_the_index_at_a_time(tmp_path, monkey
     assert found.tolist() == list(range(len(keys)))
     assert rows.tolist() == list(range(500, 300_000, 4000))
     assert max(taken) <= 1000 < sum(taken)
+
+
+@pytest.fixture
+def copied(monkeypatch):
+    """Bytes of each copy out of a local file."""
+    sizes = []
+    copy = LocalReader.copy_present
+    monkeypatch.setattr(
+        LocalReader, "copy_present", lambda self, into, ranges: sizes.append(len(into)) or copy(self, into, ranges)
+    )
+    return sizes
+
+
+def test_many_scattered_rows_are_copied_so_that_their_file_is_not_mapped(tmp_path, copied):
+    numbers = np.random.default_rng(3).permutation(300_000)
+    dataset = lance_core.write_dataset(pa.table({"x": numbers}), tmp_path / "t")
+    dataset.create_scalar_index("x", "BTREE")
+    segment, _ = opened(dataset)
+    _, rows = segment.find(pa.array(range(0, 300_000, 400)))
+    assert numbers[rows].tolist() == list(range(0, 300_000, 400))
+    assert copied  # values, and row ids
+    copied.clear()
+    segment.find(pa.array([7, 77_777, 277_777]))
+    assert copied == []
+    (path,) = (tmp_path / "t").rglob(PAGE_FILE)
+    data = path.read_bytes()
+    path.write_bytes(bytes(byte ^ (at % 4096 == 7) for at, byte in enumerate(data[:-20_000])) + data[-20_000:])
+    segment, _ = opened(dataset)
+    with pytest.raises(CorruptDataError):
+        segment.find(pa.array(range(0, 300_000, 400)))
