@@ -18,8 +18,9 @@ DEFAULT_MEMORY = 1 << 29
 MEMORY_OPTION = "max_memory_bytes"
 """Option of kinds that sort; larger segments are sorted in temporary files."""
 
-_SHARES = 4
-"""Rows are held, put in order and copied: the memory that a run takes while it is made, in sizes of the run."""
+_SHARES = 8
+"""Rows are held, put in order by numbers as large and copied: the memory that a run takes while it is made, in sizes of
+the run. With half of it a build of texts took 750 MiB of the process instead of 495, and no less CPU time."""
 _BLOCK_ROWS = 1 << 16
 _MAX_RUN_BYTES = 1 << 30
 """Arrow's offsets of texts have 32 bits."""

@@ -54,6 +54,12 @@ def test_runs_in_files_are_merged_in_the_order_of_indices(kind, tmp_path, monkey
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_run_is_an_eighth_of_the_memory():
+    values = pa.array(range(5000))  # with their rows 80 KB
+    assert sort(values, 8 * 90_000)[1] == 0
+    assert sort(values, 8 * 40_000)[1] == 2
+
+
 MANY = 40_000
 FEW_VALUES = {
     "floats": pa.array([(None, math.nan, -math.nan, 0.0, -0.0, 1.5 * (i % 90))[i % 6] for i in range(MANY)]),
