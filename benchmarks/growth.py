@@ -3,6 +3,8 @@
     python benchmarks/growth.py                            a fiftieth of the sizes, a minute or two
     python benchmarks/growth.py --scale 1 --publish        ten minutes; writes the figures of README.md and the picture
     python benchmarks/growth.py --kinds taxi vectors       some of them
+    python benchmarks/growth.py --huge                     two million vectors, a million rows of 1,000 columns, beside
+                                                           a tenth of each; lance_core only
 
 The same rows come again and again, so that a row costs the same in each part of a table unless its size matters. Each
 table is written, read and compacted by processes of their own. Memory is what a work adds to its process without mapped
@@ -29,16 +31,19 @@ import pyarrow.parquet as pq
 from data import DATA_SETS
 from engines import ENGINES, READS, Questions, questions
 from goals import table as goals_table
-from growth_report import SIZES, Spent, growth_text
+from growth_report import OURS, SIZES, Spent, growth_text
 from measure import added_memory, alone
 from report import PUBLISHED, publish
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 COMPARED = {"lance_core": "core-2.2", "pylance": "pylance-2.2", "Parquet": "parquet"}
 READ_WORKS = ("stream", "filter 1%", "take 1,000", "scan")
 """In this order: the first is the one whose memory matters."""
+HUGE = {"vectors": 2.0, "1,000 columns": 5.0}
+"""Scale of each kind that is measured at ten times the size of the others."""
+HUGE_SIZES = (1, 10)
 NUM_TAKEN = 1_000
 _LONG_S, _MOST_CALLS = 4, 3
 
@@ -150,11 +155,11 @@ def written(case: Case) -> Spent:
     return spend(partial(write, case), partial(shutil.rmtree, case.target))
 
 
-def reads(case: Case) -> dict[str, Spent]:
-    """Measure all reads of the table in one process."""
+def reads(case: Case, works: Sequence[str]) -> dict[str, Spent]:
+    """Measure reads of the table in one process."""
     handle = ENGINES[case.engine].open(case.target)
     handle.head(1)
-    return {work: spend(partial(read, case, work, handle)) for work in READ_WORKS}
+    return {work: spend(partial(read, case, work, handle)) for work in works}
 
 
 def compacted(case: Case) -> Spent:
@@ -170,8 +175,14 @@ def compacted(case: Case) -> Spent:
     return spend(partial(compact, replace(case, target=copy)), renew)
 
 
-def measure(name: str, scale: float, root: Path) -> dict[str, Any]:
+def measure(name: str, scale: float, root: Path, *, is_huge: bool) -> dict[str, Any]:
     """Measure a data set of all sizes by all engines.
+
+    Args:
+        name: The data set.
+        scale: Share of the published sizes.
+        root: Folder of the tables.
+        is_huge: Leave out other engines, the middle size, and scans, which hold the whole table.
 
     Returns:
         Rows of the smallest size, and for each work and engine a list: for each size the nanoseconds of CPU and of wall
@@ -187,12 +198,13 @@ def measure(name: str, scale: float, root: Path) -> dict[str, Any]:
     rows = table.num_rows
     del table
     kept: dict[str, dict[str, list[Spent]]] = defaultdict(lambda: defaultdict(list))
-    for times in SIZES:
-        for shown, engine in COMPARED.items():
+    works = READ_WORKS[: READ_WORKS.index("scan")] if is_huge else READ_WORKS
+    for times in HUGE_SIZES if is_huge else SIZES:
+        for shown, engine in ({OURS: COMPARED[OURS]} if is_huge else COMPARED).items():
             target = str(root / f"{engine} {times}")
             case = Case(engine=engine, source=source, times=times, rows_per_file=rows_per_file, target=target,
                         asked=replace(asked, num_rows=rows * times))  # fmt: skip
-            spent = {"write": alone(written, case), **alone(reads, case)}
+            spent = {"write": alone(written, case), **alone(reads, case, works)}
             if engine != "parquet":
                 spent["compact"] = alone(compacted, case)
             for work, (cpu, wall, memory) in spent.items():
@@ -208,15 +220,20 @@ def main() -> None:
     """Measure."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scale", type=float, default=0.02, help="share of the published sizes; 0.02")
-    parser.add_argument("--kinds", nargs="+", choices=list(KINDS), default=list(KINDS))
+    parser.add_argument("--kinds", nargs="+", choices=list(KINDS))
+    parser.add_argument("--huge", action="store_true", help=f"ten times the sizes of {' and '.join(HUGE)}")
     parser.add_argument("--folder", type=Path, help="where tables are written; a temporary folder by default")
     parser.add_argument("--publish", action="store_true", help="rewrite the figures of README.md and the picture")
     chosen = parser.parse_args()
+    names = chosen.kinds or list(HUGE if chosen.huge else KINDS)
+    if chosen.huge and (chosen.publish or not HUGE.keys() >= set(names)):
+        parser.error(f"--huge is not published, and of these kinds: {', '.join(HUGE)}")
     began, load_before = time.monotonic(), os.getloadavg()[0]
     kinds: dict[str, Any] = {}
-    for name in chosen.kinds:
+    for name in names:
+        scale = HUGE[name] if chosen.huge else chosen.scale
         with tempfile.TemporaryDirectory(dir=chosen.folder) as folder:
-            kinds[name] = measure(name, chosen.scale, Path(folder))
+            kinds[name] = measure(name, scale, Path(folder), is_huge=chosen.huge)
     found = {"scale": chosen.scale, "load": load_before, "seconds": round(time.monotonic() - began), "kinds": kinds}
     print(f"\n{growth_text({'growth': found})}")
     if chosen.publish:
