@@ -125,7 +125,9 @@ def _encode_fixed(values: FixedValues, options: PageOptions, max_values: int) ->
         return runs
     allowed = options.codecs.long if bits == _LONG_BITS else options.codecs.fixed
     codecs = allowed if options.compression is None else {}
-    encoding, chunks = _maybe_compressed(*_encode_flat(values, options, max_values), best, codecs)
+    encoding, chunks = _maybe_compressed(
+        *_encode_flat(values, options, max_values), best, codecs, split_pays=options.codecs.split_long
+    )
     if isinstance(encoding, Flat) and packed_bytes <= flat_bytes * _PACKED_PAYS[bits] and max_values >= fastlanes.BLOCK:
         return InlineBitpacking(bits), bitpack.encode_inline(values, widths)
     return encoding, chunks
@@ -165,7 +167,7 @@ def may_have_runs(data: npt.NDArray[np.generic], best_bytes: int) -> bool:
 
 
 def _maybe_compressed(
-    encoding: Encoding, chunks: Chunks, best: float, limits: Mapping[Compression, float]
+    encoding: Encoding, chunks: Chunks, best: float, limits: Mapping[Compression, float], *, split_pays: float = 0.0
 ) -> tuple[Encoding, Chunks]:
     """Chunks under the codec that saves enough of what is the best without one, if any does.
 
@@ -174,6 +176,7 @@ def _maybe_compressed(
         chunks: Chunks to compress.
         best: Bytes that the best other encoding takes.
         limits: Part of the best that a codec may leave at most, in the order in which to try them.
+        split_pays: Part of what zstd leaves of words of 64 bits that LZ4 may leave of their planes of bytes.
     """
     size = int(chunks.sizes[0].sum())
     if best < max(_MIN_COMPRESSED_BYTES, size * _PACKED_WELL):
@@ -185,7 +188,13 @@ def _maybe_compressed(
             chosen, best = codec, size * ratio
         if ratio > _NOISE:
             break
-    return (encoding, chunks) if chosen is None else _compress(chosen, encoding, chunks, None)
+    if chosen is None:
+        return encoding, chunks
+    if chosen is Compression.ZSTD and encoding == Flat(_LONG_BITS):
+        split = byte_stream_split.encode_chunks(flat.from_bytes(chunks.buffers[0], _LONG_BITS), chunks.counts)
+        if size * general.sampled_ratio(Compression.LZ4, split, num_samples(len(split.counts))) <= best * split_pays:
+            return _compress(Compression.LZ4, ByteStreamSplit(_LONG_BITS), split, None)
+    return _compress(chosen, encoding, chunks, None)
 
 
 def num_samples(num_chunks: int) -> int:

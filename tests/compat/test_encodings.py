@@ -12,7 +12,16 @@ from lance_core.encoding.codecs import dictionary
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.file.read.reader import DataFileReader
 from lance_core.file.write.writer import DataFileWriter
-from lance_core.format.file.encodings import ByteStreamSplit, Flat, Fsst, General, InlineBitpacking, Rle, Variable
+from lance_core.format.file.encodings import (
+    ByteStreamSplit,
+    Compression,
+    Flat,
+    Fsst,
+    General,
+    InlineBitpacking,
+    Rle,
+    Variable,
+)
 from lance_core.format.file.page_layout import FullZipLayout, MiniBlockLayout, decode_layout
 from lance_core.format.schema import Schema
 from lance_core.store.local import LocalStore
@@ -192,6 +201,16 @@ def test_split_bytes_and_levels_of_codecs(place):
     assert isinstance(layout.values, General)
     assert not isinstance(layout.values.values, ByteStreamSplit)
     assert layout.values.level is None
+
+
+@pytest.mark.parametrize("version", ["2.1", "2.2"])
+def test_pylance_reads_split_keys(place, version):
+    keys = (1 << 20) + np.cumsum(np.random.default_rng(0).integers(1, 11, 50_000))
+    for array in (pa.array(keys), pa.array(keys, mask=keys % 7 == 0), pa.array(keys, pa.timestamp("ms"))):
+        table = pa.table({"key": array})
+        layout = place.write(table, version)
+        assert layout.values == General(Compression.LZ4, ByteStreamSplit(64))
+        place.check(table)
 
 
 @pytest.mark.parametrize("version", ["2.1", "2.2"])

@@ -5,17 +5,24 @@ Source: message ``ByteStreamSplit``. Values have 32 or 64 bits.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lance_core.encoding.codecs.codec import Codec
+from lance_core.encoding.codecs.codec import Codec, Scalar
 from lance_core.encoding.codecs.flat import from_bytes, to_bytes, word_dtype
 from lance_core.encoding.kernels import check_sizes, empty, gather, one_buffer, starts_of
+from lance_core.encoding.values import FixedValues
+from lance_core.errors import CorruptDataError
 from lance_core.format.file.encodings import ByteStreamSplit
 
 if TYPE_CHECKING:
-    from lance_core.encoding.values import Bytes, Chunks, FixedValues, Int64s
+    import numpy.typing as npt
+
+    from lance_core.encoding.values import Bytes, Chunks, Int64s
+
+_CHUNKS_AT_ONCE = 32
+"""Chunks whose bytes are put together at once: what is made on the way stays in the cache."""
 
 
 def decode(encoding: ByteStreamSplit, chunks: Chunks) -> FixedValues:
@@ -24,21 +31,66 @@ def decode(encoding: ByteStreamSplit, chunks: Chunks) -> FixedValues:
     Raises:
         CorruptDataError: A chunk is too short for its count.
     """
-    # A chunk is a matrix of planes x values, and its values are the transposed one. Chunks of one count that follow
-    # each other are one matrix with another axis, so that numpy transposes all of them at once.
-    width = word_dtype(encoding.bits).itemsize
+    dtype = word_dtype(encoding.bits)
+    width = dtype.itemsize
     needed = chunks.counts * width
     check_sizes(chunks.sizes[0], needed, "ByteStreamSplit")
     data = gather(chunks.buffers[0], chunks.starts[0], needed)
-    out = empty(len(data), np.uint8)
+    out = empty(int(chunks.counts.sum()), dtype)
     bounds = np.flatnonzero(np.diff(chunks.counts, prepend=-1, append=-1))
-    positions = starts_of(needed)
+    positions = starts_of(chunks.counts)
     for first, end in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
-        part = slice(int(positions[first]), int(positions[end]))
-        count = int(chunks.counts[first])
-        planes = data[part].reshape(end - first, width, count)
-        out[part].reshape(end - first, count, width)[...] = planes.transpose(0, 2, 1)
-    return from_bytes(out, encoding.bits)
+        start, stop, count = int(positions[first]), int(positions[end]), int(chunks.counts[first])
+        planes = data[start * width : stop * width].reshape(end - first, width, count)
+        values = out[start:stop].reshape(end - first, count)
+        for at in range(0, end - first, _CHUNKS_AT_ONCE):
+            _join(planes[at : at + _CHUNKS_AT_ONCE], values[at : at + _CHUNKS_AT_ONCE])
+    return FixedValues(out)
+
+
+def _join(planes: Bytes, out: npt.NDArray[Any]) -> None:
+    """Put the bytes of words together, which takes half the time of a transposition, and less for small numbers.
+
+    Args:
+        planes: Shape (chunks, bytes of a word, values).
+        out: Shape (chunks, values), to be filled.
+    """
+    # Neighbouring bytes become words of two, those become words of four, and so on. The upper half of small numbers
+    # is zero in all of them.
+    parts: npt.NDArray[Any] = planes
+    while parts.shape[1] > 1 and not parts[:, parts.shape[1] // 2 :].any():
+        parts = parts[:, : parts.shape[1] // 2]
+    while parts.shape[1] > 1:
+        bits = parts.dtype.itemsize * 8
+        upper = parts[:, 1::2].astype(f"<u{bits // 4}")
+        upper <<= bits
+        upper |= parts[:, 0::2]
+        parts = upper
+    out[...] = parts[:, 0]
+
+
+def decode_at(encoding: ByteStreamSplit, chunks: Chunks, chunk_of: Int64s, index: Int64s) -> FixedValues:
+    """Decode value ``index[i]`` of chunk ``chunk_of[i]``.
+
+    Raises:
+        CorruptDataError: A chunk is too short for its count.
+    """
+    width = word_dtype(encoding.bits).itemsize
+    check_sizes(chunks.sizes[0], chunks.counts * width, "ByteStreamSplit")
+    starts = (chunks.starts[0][chunk_of] + index)[:, None] + chunks.counts[chunk_of][:, None] * np.arange(width)
+    return from_bytes(chunks.buffers[0][starts].reshape(-1), encoding.bits)
+
+
+def decode_one(encoding: ByteStreamSplit) -> Scalar:
+    """Make the reader of single values."""
+    width = encoding.bits // 8
+
+    def read(memory: memoryview, start: int, size: int, count: int, index: int) -> bytes:
+        if size < count * width:
+            raise CorruptDataError(f"ByteStreamSplit: a chunk has {size} bytes where {count * width} are needed")
+        return bytes(memory[start + index : start + count * width : count])
+
+    return Scalar(read, ("words", width))
 
 
 def encode_chunks(values: FixedValues, counts: Int64s) -> Chunks:
@@ -60,4 +112,4 @@ def encode_chunks(values: FixedValues, counts: Int64s) -> Chunks:
     return one_buffer(out, starts_of(counts * width), counts)
 
 
-BYTE_STREAM_SPLIT = Codec(serves=ByteStreamSplit, decode=decode)
+BYTE_STREAM_SPLIT = Codec(serves=ByteStreamSplit, decode=decode, decode_at=decode_at, decode_one=decode_one)

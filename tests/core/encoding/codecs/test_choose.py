@@ -11,6 +11,7 @@ from lance_core.encoding.options import PageOptions
 from lance_core.encoding.values import FixedListValues, FixedValues, VariableValues
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.format.file.encodings import (
+    ByteStreamSplit,
     Compression,
     FixedSizeList,
     Flat,
@@ -244,6 +245,17 @@ def test_long_values_are_compressed_where_packing_fails():
     assert encoding_of(prices) == Flat(64)
     assert encoding_of(cheap) == General(Compression.LZ4, Flat(64))
     assert choose.encode_chunks(FixedValues(cheap), PageOptions(compression="none"))[0] == Flat(64)
+
+
+def test_long_values_that_rise_are_split_where_that_is_nearly_as_small_as_zstd():
+    keys = (1 << 20) + np.cumsum(rng().integers(1, 11, 100_000))
+    far_apart = (1 << 30) + np.cumsum(rng().integers(1, 101, 100_000))
+    split, zstd = General(Compression.LZ4, ByteStreamSplit(64)), General(Compression.ZSTD, Flat(64))
+    assert encoding_of(np.arange(1 << 20, 1_200_000).view("<u8")) == split
+    assert encoding_of(keys.view("<u8")) == split
+    assert encoding_of(far_apart.view("<u8")) == zstd
+    small = PageOptions(profile="small")  # where a tenth more is too much
+    assert choose.encode_chunks(FixedValues(keys.view("<u8")), small)[0] == zstd
 
 
 def test_choices_for_lists():

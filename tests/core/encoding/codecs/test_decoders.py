@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lance_core.encoding import registry
-from lance_core.encoding.codecs import bitpack, rle
+from lance_core.encoding.codecs import bitpack, byte_stream_split, rle
+from lance_core.encoding.kernels import chunk_counts
 from lance_core.encoding.values import FixedListValues, FixedValues
 from lance_core.errors import CorruptDataError, UnsupportedError
 from lance_core.format.file.encodings import (
@@ -139,6 +140,27 @@ def test_byte_stream_split(as_page, chunks_of, bits):
     planes = [b"".join(bytes(x.to_bytes(width, "little")[k] for x in part) for k in range(width)) for part in lists]
     got = registry.decode_chunks(ByteStreamSplit(bits), as_page(chunks_of(planes, [len(x) for x in lists])))
     assert got.data.tolist() == [x for part in lists for x in part]
+
+
+@pytest.mark.parametrize("bits", [32, 64])
+@pytest.mark.parametrize("top", [8, 9, 16, 17, 32, 33, 64])
+def test_byte_stream_split_of_any_width(bits, top):
+    words = np.random.default_rng(top).integers(0, 1 << min(top, bits), 64 * 50 + 7, np.uint64, endpoint=False)
+    words = words.astype(f"<u{bits // 8}")
+    words[:50] %= 200  # a chunk whose upper bytes are zero beside others
+    chunks = byte_stream_split.encode_chunks(FixedValues(words), chunk_counts(len(words), 50))
+    encoding = ByteStreamSplit(bits)
+    assert np.array_equal(registry.decode_chunks(encoding, chunks).data, words)
+    chosen = np.array([0, 49, 50, 1999, len(words) - 1, 3])
+    assert np.array_equal(registry.decode_points(encoding, chunks, chosen // 50, chosen % 50).data, words[chosen])
+    read = registry.scalar_of(encoding).read
+    memory = chunks.buffers[0].data
+    for place in chosen.tolist():
+        chunk, index = divmod(place, 50)
+        start, size, count = int(chunks.starts[0, chunk]), int(chunks.sizes[0, chunk]), int(chunks.counts[chunk])
+        assert read(memory, start, size, count, index) == words[place].tobytes()
+        with pytest.raises(CorruptDataError, match="ByteStreamSplit"):
+            read(memory, start, size - 1, count, index)
 
 
 def lz4(data):
