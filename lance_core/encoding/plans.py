@@ -10,6 +10,7 @@ from itertools import count, pairwise
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
+import pyarrow as pa
 
 from lance_core.common.frozen import frozen
 from lance_core.encoding.arrow_values import buffer_view
@@ -17,8 +18,6 @@ from lance_core.encoding.kernels import empty, starts_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    import pyarrow as pa
 
     from lance_core.encoding.values import Bytes, Int64s
 
@@ -68,6 +67,11 @@ class RangeBuffers:
         if len(self.starts) == 1:
             return positions + self.shifts[0]
         return positions + self.shifts[self.starts.searchsorted(positions, side="right") - 1]
+
+    def part(self, start: int, end: int) -> pa.Buffer:
+        """Return the bytes of a range that lies in one of those of which the memory consists."""
+        low = int(self.in_memory(np.array([start], np.int64))[0])
+        return pa.py_buffer(self.memory[low : low + end - start])
 
     def moved(self, by: int) -> RangeBuffers:
         """Return the same memory for who counts positions from elsewhere."""

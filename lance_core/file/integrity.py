@@ -91,6 +91,7 @@ class BlockChecks:
 
     Attributes:
         is_done: All blocks are known to be good.
+        good_from: Position from which on the file was good when it was opened.
     """
 
     def __init__(self, section: SumsBuffer, tail_sums: npt.NDArray[np.uint32], fetch: Fetch, size: int) -> None:
@@ -102,6 +103,7 @@ class BlockChecks:
         self._shift = section.tail_start - section.num_blocks * section.block_size
         self._is_good = np.zeros(section.num_blocks + section.num_tail_blocks, np.bool_)
         self.is_done = False
+        self.good_from = size
 
     @property
     def content(self) -> tuple[int, int, int, bytes]:
@@ -369,6 +371,7 @@ def open_checks(tail: memoryview, size: int, fetch: Fetch, *, is_whole: bool = F
     first = max(0, -(-(tail_start - section.tail_start) // section.block_size))
     end_of_known = min(section.tail_start + first * section.block_size, size)
     checks.check(tail, np.array([end_of_known]), np.array([size]), at=tail_start)
+    checks.good_from = end_of_known
     return checks
 
 

@@ -99,6 +99,9 @@ class FileBytes:
         content = self.content
         if content is not None:
             return [content.slice(start, end - start) for start, end in ranges]
+        first, size = self._tail_start if self._checks is None else self._checks.good_from, self.size
+        if all(first <= start <= end <= size for start, end in ranges):  # not of a file with very many columns
+            return [self.tail.slice(start - self._tail_start, end - start) for start, end in ranges]
         return self._checked(ranges, self._fetch)
 
     def read(self, ranges: Ranges) -> list[pa.Buffer]:
@@ -114,9 +117,10 @@ class FileBytes:
         """
         if self._mapped is not None:
             return Deferred(partial(self.read, ranges))
-        source, checks = self._source, self._checks_of(is_scan=is_scan)
-        begin = source.begin_ranges if offers(source, AheadReader, "begin_ranges") else _later(source.read_ranges)
-        return _CheckedRead(ranges, checks, begin)
+        source, blocks = self._source, _Blocks(ranges, self._checks_of(is_scan=is_scan))
+        if offers(source, AheadReader, "begin_ranges"):
+            return _CheckedRead(blocks, source.begin_ranges(blocks.once))
+        return _CheckedRead(blocks, Deferred(partial(source.read_ranges, blocks.once)))
 
     def announce(self, ranges: Ranges) -> None:
         """Ask for ranges of a mapped file that are about to be read."""
@@ -215,7 +219,8 @@ class FileBytes:
             checks.check(memoryview(self._mapped.mapped), starts, ends)
             inside = zip(buffers, (starts - low).tolist(), (ends - starts).tolist(), strict=True)
             return [buffer.slice(offset, size) for buffer, offset, size in inside]
-        return _CheckedRead(ranges, checks, _later(read)).result()
+        blocks = _Blocks(ranges, checks)
+        return blocks.inside(read(blocks.once))
 
     def _checks_of(self, *, is_scan: bool) -> BlockChecks | None:
         return self._checks if is_scan or self._checking is Checking.ALL else None
@@ -267,27 +272,26 @@ class FileBytes:
         ]
 
 
-class _CheckedRead:
-    """Ranges on their way that are held against checksums; see `lance_core.store.base.PendingRead`.
+class _Blocks:
+    """The blocks that ranges touch, which are held against their checksums.
 
     Args:
         ranges: What is wanted.
         checks: The checksums; None if there are none.
-        begin: Begins to read ranges: all of the blocks that are touched, each once.
+
+    Attributes:
+        once: Each block, or run of blocks, once: small ranges may lie in the same ones.
     """
 
-    def __init__(
-        self, ranges: Ranges, checks: BlockChecks | None, begin: Callable[[Ranges], PendingRead[list[pa.Buffer]]]
-    ) -> None:
+    def __init__(self, ranges: Ranges, checks: BlockChecks | None) -> None:
         self._ranges = ranges
         self._checks = checks
         self._wide = ranges if checks is None else [checks.widened(start, end) for start, end in ranges]
-        self._once = list(dict.fromkeys(self._wide))  # small ranges may lie in the same blocks
-        self._pending = begin(self._once)
+        self.once = list(dict.fromkeys(self._wide))
 
-    def result(self) -> list[pa.Buffer]:
-        """Wait for the ranges."""
-        buffers = dict(zip(self._once, self._pending.result(), strict=True))
+    def inside(self, read: list[pa.Buffer]) -> list[pa.Buffer]:
+        """Return the ranges out of the bytes of `once`."""
+        buffers = dict(zip(self.once, read, strict=True))
         if self._checks is not None:
             for (start, end), buffer in buffers.items():
                 self._checks.check(memoryview(buffer), np.array([start]), np.array([end]), at=start)
@@ -296,13 +300,21 @@ class _CheckedRead:
             for asked, whole in zip(self._ranges, self._wide, strict=True)
         ]
 
+
+class _CheckedRead:
+    """Blocks on their way; see `lance_core.store.base.PendingRead`."""
+
+    def __init__(self, blocks: _Blocks, pending: PendingRead[list[pa.Buffer]]) -> None:
+        self._blocks = blocks
+        self._pending = pending
+
+    def result(self) -> list[pa.Buffer]:
+        """Wait for the ranges."""
+        return self._blocks.inside(self._pending.result())
+
     def cancel(self) -> None:
         """Say that nobody wants the ranges."""
         self._pending.cancel()
-
-
-def _later(read: Callable[[Ranges], list[pa.Buffer]]) -> Callable[[Ranges], PendingRead[list[pa.Buffer]]]:
-    return lambda ranges: Deferred(partial(read, ranges))
 
 
 def _joined(scattered: Sequence[ByteRanges]) -> _Bounds:

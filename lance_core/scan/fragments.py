@@ -15,10 +15,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lance_core.encoding.arrow_values import batch_of, mask_array, settled, unpack_bits
+from lance_core.encoding.arrow_values import batch_of, mask_array, settled
 from lance_core.encoding.dictionary_encoded import DictionaryEncoded
 from lance_core.encoding.kernels import numbers_array, starts_of, take_inside
-from lance_core.errors import LanceError, UnsupportedError
+from lance_core.errors import UnsupportedError
 from lance_core.file.read.strategy import MOST_HELD
 from lance_core.format.schema import Schema
 from lance_core.scan.candidates import (
@@ -30,6 +30,7 @@ from lance_core.scan.candidates import (
 )
 from lance_core.scan.fragment_reader import FragmentReader, Rows
 from lance_core.scan.fragment_run import FragmentRun, runs_of
+from lance_core.scan.joined_matches import JoinedMatches, answers, as_mask
 from lance_core.scan.lineage import ROW_CREATED_AT
 from lance_core.scan.plan import ROW_ADDRESS, ROW_ID, ROW_OFFSET, SYSTEM_COLUMNS, ScanPlan, path_steps
 from lance_core.store.io_coroutines import finished
@@ -52,9 +53,6 @@ _Source = TypeVar("_Source", bound="RowSource")
 
 _MOST_WINDOW_ROWS = 1 << 10
 """Up to so many rows are read like single ones, so that what is learnt of the file's pages is kept."""
-
-_FEWER_ITEMS = 4
-"""Items of a dictionary are asked instead of values if there are so many times as many values."""
 
 _MASKED_SHARE = 7 / 8
 """From this share of rows on, Arrow keeps them faster by a mask than by their places: it copies whole runs. Where half
@@ -204,7 +202,10 @@ def count_matching(reader: RowSource, plan: ScanPlan) -> int:
 
 def count_all_matching(files: OpenFiles, fragments: Iterable[Fragment], plan: ScanPlan) -> int:
     """Count the rows of some fragments that the predicate matches."""
-    sources = runs_of(files, candidate_fragments(fragments, plan), plan)
+    fragments = candidate_fragments(fragments, plan)
+    if files.is_far:
+        return sum(each_match(files, fragments, plan, lambda matches: sum([len(offsets) for _, offsets in matches])))
+    sources = runs_of(files, fragments, plan)
     return sum(computed(files.store, _works(files, sources, plan, count_matching)))
 
 
@@ -226,7 +227,7 @@ def matching_by_fragment(files: OpenFiles, fragments: Iterable[Fragment], plan: 
 def each_match(
     files: OpenFiles, fragments: Iterable[Fragment], plan: ScanPlan, do: Callable[[list[FragmentMatches]], _T]
 ) -> Iterator[_T]:
-    """Do something with fragments that have matching rows, as soon as these are known.
+    """Do something with fragments that have matching rows, as soon as these are known, in any order.
 
     Args:
         files: The dataset's open files.
@@ -234,8 +235,10 @@ def each_match(
         plan: Has the predicate.
         do: Is told of a few fragments at a time; may wait for the store.
     """
-    sources = runs_of(files, fragments, plan)
-    return computed(files.store, _works(files, sources, plan, lambda source, plan: do(_matching(source, plan))))
+    joined = JoinedMatches(files, plan, _matching)
+    works = _works(files, runs_of(files, fragments, plan), plan, lambda source, _: do(joined.find(source)))
+    yield from computed(files.store, works, num_asks=2)
+    yield do(joined.rest())
 
 
 def _matching(reader: RowSource, plan: ScanPlan) -> list[FragmentMatches]:
@@ -248,21 +251,6 @@ def _matching(reader: RowSource, plan: ScanPlan) -> list[FragmentMatches]:
 def _decided(reader: RowSource, plan: ScanPlan, start: int, end: int) -> Offsets | None:
     """Return the matching rows if indices know them; fragments of a run are read and asked, see `runs_of`."""
     return None if isinstance(reader, FragmentRun) else decided_matches(reader, plan, start, end)
-
-
-def _answers(plan: ScanPlan, part: pa.Array | DictionaryEncoded) -> npt.NDArray[np.bool_]:
-    """Evaluate the predicate on the only column; each item of a dictionary is evaluated once, if that is cheaper."""
-    assert plan.predicate is not None  # noqa: S101 for the type checker: callers have one
-    names = list(plan.filter_projection.names)
-    if isinstance(part, DictionaryEncoded):
-        if len(part.items) * _FEWER_ITEMS <= len(part):
-            try:
-                asked = pa.RecordBatch.from_arrays([part.questions()], names=names)
-                return part.spread(_as_mask(plan.predicate.mask(asked)))
-            except LanceError:
-                pass  # perhaps only of items that no row has
-        part = part.values()
-    return _as_mask(plan.predicate.mask(pa.RecordBatch.from_arrays([part], names=names)))
 
 
 class _Match(NamedTuple):
@@ -307,7 +295,7 @@ def _matches_in(reader: RowSource, plan: ScanPlan, start: int, end: int) -> Iter
     assert plan.predicate is not None  # noqa: S101 for the type checker: callers have one
     for rows in reader.scan(plan.filter_projection, start=start, end=end, batch_size=plan.step):
         span = range(rows.start, rows.start + rows.num_rows)
-        mask = _as_mask(plan.predicate.mask(_predicate_batch(reader, plan, rows.columns, span)))
+        mask = as_mask(plan.predicate.mask(_predicate_batch(reader, plan, rows.columns, span)))
         live = reader.live_mask(rows.start, rows.start + rows.num_rows)
         pick = partial(_picked, rows.columns, plan.filter_projection, rows.num_rows)
         yield _Match(rows.start, mask if live is None else mask & live, pick)
@@ -319,7 +307,7 @@ def _matches_at(reader: FragmentReader, plan: ScanPlan, offsets: Offsets) -> Ite
     for at in range(0, len(offsets), plan.step):
         rows = offsets[at : at + plan.step]
         columns = reader.take(plan.filter_projection, rows)
-        mask = _as_mask(plan.predicate.mask(_predicate_batch(reader, plan, columns, rows)))
+        mask = as_mask(plan.predicate.mask(_predicate_batch(reader, plan, columns, rows)))
         yield _Match(int(rows[0]), mask, partial(_picked, columns, plan.filter_projection, len(rows)), rows)
 
 
@@ -338,7 +326,7 @@ def _matches_among(
     parts: list[_Part] = []
     num_rows = 0
     for values in columns:
-        mask, at = _answers(plan, values), 0
+        mask, at = answers(plan, values), 0
         while at < len(mask):
             part = _Part(values, at, mask[at : at + plan.step - num_rows])
             parts.append(part)
@@ -369,10 +357,6 @@ def _match_of(reader: FragmentReader, plan: ScanPlan, start: int, parts: Sequenc
         return picked if len(picked) == 1 else [pa.concat_arrays(picked)]
 
     return _Match(start, mask if live is None else mask & live, pick)
-
-
-def _as_mask(answer: pa.BooleanArray) -> npt.NDArray[np.bool_]:
-    return unpack_bits(answer.buffers()[1], answer.offset, len(answer))
 
 
 def _predicate_batch(

@@ -16,6 +16,7 @@ from lance_core.encoding.arrow_values import buffer_view, from_values, settled, 
 from lance_core.encoding.dictionary_encoded import DictionaryEncoded
 from lance_core.encoding.kernels import empty, gather_windows, starts_of
 from lance_core.encoding.layouts import chunk_table, constant, full_zip, mini_block
+from lance_core.encoding.layouts.chunk_table import ChunkTable
 from lance_core.encoding.layouts.page import cut, pick, to_arrow
 from lance_core.encoding.plans import ByteRanges, touching
 from lance_core.encoding.repdef import check_levels, unravel
@@ -24,7 +25,13 @@ from lance_core.errors import CorruptDataError
 from lance_core.file.read import strategy
 from lance_core.file.read.column import items_of
 from lance_core.file.read.column_read import NO_RANGES
-from lance_core.file.read.page_index import PageRead, decode_sparse_index, mini_block_layout, values_slice
+from lance_core.file.read.page_index import (
+    PageRead,
+    decode_sparse_index,
+    join_indexes,
+    mini_block_layout,
+    values_slice,
+)
 from lance_core.format.file.page_layout import ConstantLayout, FullZipLayout, MiniBlockLayout, SparseLayout
 
 if TYPE_CHECKING:
@@ -274,6 +281,54 @@ def group_jobs(read: ColumnRead, options: ReadOptions) -> list[GroupJob]:
         GroupJob(read, group, _shifted(selected[low:high], -first), keeps)
         for group, first, (low, high) in zip(groups, bounds[:-1].tolist(), cuts, strict=True)
     ]
+
+
+def joined_jobs(reads: Sequence[ColumnRead], options: ReadOptions) -> list[GroupJob]:
+    """Put the pages of a leaf in several files together, as `group_jobs` does those of one file.
+
+    Args:
+        reads: All rows of the leaf in each file, by ascending bases; there are no lists around it.
+        options: How they are read; nothing is selected.
+
+    Returns:
+        Jobs in the order of the rows; one for several files gives its array to the first of them.
+    """
+    jobs: list[GroupJob] = []
+    waiting: list[ColumnRead] = []
+    for read in [*reads, None]:
+        if waiting and (read is None or not _are_alike([*waiting, read])):
+            jobs += group_jobs(waiting[0], options) if len(waiting) == 1 else [_job_of_files(waiting, options)]
+            waiting = []
+        if read is not None:
+            waiting.append(read)
+    return jobs
+
+
+def _are_alike(reads: Sequence[ColumnRead]) -> bool:
+    """Return whether all pages of several files can be decoded at once."""
+    parts = [part for read in reads for part in read.slices]
+    layouts = [part.layout for part in parts if isinstance(part.layout, MiniBlockLayout)]
+    return (
+        len(layouts) == len(parts)
+        and all(mini_block.is_alike(layouts[0], layout) for layout in layouts)
+        and strategy.fits_group(
+            sum([part.page.buffers[1][1] for part in parts]), sum([layout.num_dictionary_items for layout in layouts])
+        )
+    )
+
+
+def _job_of_files(reads: Sequence[ColumnRead], options: ReadOptions) -> GroupJob:
+    """Return the rows of several files as those of one column, whose positions count from the base of the first."""
+    indexes: list[MiniBlockIndex] = []
+    num_rows = 0
+    for read in reads:
+        shift = np.array([read.base - reads[0].base, 0, 0, num_rows, 0])[:, None]
+        for part in read.slices:
+            index = read.pages.indexes[part.number]
+            indexes.append(replace(index, table=ChunkTable(grid=index.table.grid + shift, has_preamble=None)))
+        num_rows += len(read.rows)
+    group = _chunk_group(reads[0].column, join_indexes(indexes), range(num_rows))
+    return GroupJob(reads[0], group, None, options.keeps_dictionaries)
 
 
 def _groups(read: ColumnRead) -> Iterator[_Group]:

@@ -195,10 +195,7 @@ class TouchedPages:
 
     @staticmethod
     def _part(fetched: RangeBuffers, wanted: tuple[int, int] | ByteRanges) -> pa.Buffer | RangeBuffers:
-        if isinstance(wanted, ByteRanges):
-            return fetched
-        start = int(fetched.in_memory(np.array(wanted[:1], np.int64))[0])
-        return pa.py_buffer(fetched.memory[start : start + wanted[1] - wanted[0]])
+        return fetched if isinstance(wanted, ByteRanges) else fetched.part(*wanted)
 
 
 @dataclass(slots=True)

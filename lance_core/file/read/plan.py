@@ -21,7 +21,7 @@ from lance_core.file.read.batches import batch_jobs
 from lance_core.file.read.column_read import PLAIN, ColumnRead, ReadOptions, find_pages
 from lance_core.file.read.direct import DirectJob
 from lance_core.file.read.field_reader import pick_joined, selected_rows
-from lance_core.file.read.groups import group_jobs
+from lance_core.file.read.groups import group_jobs, joined_jobs
 from lance_core.file.read.page_index import PageRead, decode_indexes, index_ranges
 from lance_core.file.read.scalar import ScalarJob
 from lance_core.format.file.page_layout import MiniBlockLayout
@@ -208,6 +208,13 @@ def plan_column(column: Column, pages: PageCache, rows: range, options: ReadOpti
     yield from _load_indexes([read])
     yield from _decode(group_jobs(read, options))
     return read.arrays
+
+
+def plan_joined(reads: Sequence[ColumnRead]) -> ReadPlan[list[Any]]:
+    """Read all rows of one leaf in several files; arguments as of `joined_jobs`, result as of `plan_column`."""
+    yield from _load_indexes(reads)
+    yield from _decode(joined_jobs(reads, ReadOptions(keeps_dictionaries=True)))
+    return [array for read in reads for array in read.arrays]
 
 
 def plan_dictionary(field: FieldReader, rows: range) -> ReadPlan[list[Any]]:

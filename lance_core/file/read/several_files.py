@@ -9,17 +9,18 @@ from __future__ import annotations
 
 from contextlib import contextmanager, suppress
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from lance_core.encoding.kernels import starts_of
-from lance_core.encoding.plans import ByteRanges, RangeBuffers, join, result_of
+from lance_core.encoding.plans import ByteRanges, RangeBuffers, join, range_buffers, result_of
 from lance_core.errors import CorruptDataError
 from lance_core.file.read import strategy
+from lance_core.file.read.column_read import ColumnRead
 from lance_core.file.read.field_reader import joined
-from lance_core.file.read.plan import LeavesField, plan_files
+from lance_core.file.read.plan import LeavesField, plan_files, plan_joined
 from lance_core.file.read.wanted import Wanted
 from lance_core.file.scattered import ScatteredRead, in_order
 
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
 
     from lance_core.encoding.plans import Ranges
     from lance_core.file.read.alike_files import AlikeFiles
-    from lance_core.file.read.column_read import ColumnRead
+    from lance_core.file.read.cache import PageCache
+    from lance_core.file.read.column import Column
 
 _BASE_BITS = 44
 """Positions in the n-th file begin at n times 16 TiB."""
@@ -66,6 +68,72 @@ def take_joined(files: Sequence[Wanted | AlikeFiles]) -> list[pa.Array] | None:
         source = _SeveralFiles(files)
         return [joined(arrays) for arrays in result_of(plan_files(fields, leaves), source.answer)]
     return None
+
+
+class FetchedColumn(NamedTuple):
+    """All rows of a column of a file, as they are stored.
+
+    Attributes:
+        column: The column, and its cache entry.
+        extents: Byte ranges of its pages.
+        buffers: The bytes of each.
+    """
+
+    column: tuple[Column, PageCache]
+    extents: Ranges
+    buffers: list[pa.Buffer]
+
+
+def fetch_column(wanted: Wanted) -> FetchedColumn | None:
+    """Fetch all rows of the only field of a file, for `decode_columns`.
+
+    Returns:
+        None if they are many bytes, or not the values of one leaf with nothing around it.
+
+    Raises:
+        CorruptDataError: What was read is not what was written.
+    """
+    leaves = [leaf for field in wanted.fields for leaf in field.leaves]
+    if len(wanted.opened.fields) != 1 or len(leaves) != 1:
+        return None
+    column, _ = leaves[0]
+    extents = column.extents(range(column.num_rows))
+    num_bytes = sum([end - start for start, end in extents])
+    is_whole = column.is_plain and column.num_rows == len(wanted.rows)
+    if not is_whole or not extents or num_bytes > strategy.MOST_FETCHED_BYTES or extents[-1][1] > 1 << _BASE_BITS:
+        return None
+    file = wanted.file
+    return FetchedColumn(leaves[0], extents, file.read(extents) if file.is_mapped else file.begin(extents).result())
+
+
+def decode_columns(files: Sequence[FetchedColumn]) -> list[Any]:
+    """Decode the same column of several files of one version; pages that are alike at one go.
+
+    Returns:
+        Arrays that hold the rows of all files, one after the other; `DictionaryEncoded` ones among them.
+
+    Raises:
+        CorruptDataError: One of the files is damaged.
+        UnsupportedError: A type or encoding that cannot be read.
+    """
+    bases = [at << _BASE_BITS for at in range(len(files))]
+    reads = [
+        ColumnRead(column, cached, range(column.num_rows), file=at, base=base)
+        for at, (base, ((column, cached), _, _)) in enumerate(zip(bases, files, strict=True))
+    ]
+    extents = [(base + low, base + high) for base, file in zip(bases, files, strict=True) for low, high in file.extents]
+    fetched = range_buffers(extents, [buffer for file in files for buffer in file.buffers])
+    starts, ends = np.array(extents, np.int64).T
+
+    def answer(wanted: Sequence[tuple[int, int] | ByteRanges]) -> list[Any]:
+        for request in wanted:
+            lows, highs = (request.starts, request.ends) if isinstance(request, ByteRanges) else request
+            if not (highs <= ends[starts.searchsorted(lows, side="right") - 1]).all():
+                raise CorruptDataError("a page lies across the end of its buffers")
+        return [fetched if isinstance(request, ByteRanges) else fetched.part(*request) for request in wanted]
+
+    with _blaming_bytes():
+        return result_of(plan_joined(reads), answer)
 
 
 class _TooLargeError(Exception):

@@ -142,6 +142,10 @@ LEAST_OF_A_COLUMN = 1 << 19
 READ_AHEAD = 128
 """Ranges that the disk has to do when one waits for others. A read that asks for many more waits while asking."""
 
+MOST_FETCHED_BYTES, MOST_FETCHED_ROWS = 1 << 22, 1 << 19
+"""Stored bytes of a column of one file, and rows of all files, that a condition on one column decodes at one go
+("count 1 %" and "delete 1 %, 50 fragments" of benchmarks/far.py)."""
+
 MOST_JOINED_VALUES, MOST_JOINED_BYTES = 1 << 13, 1 << 26
 """More values are read file by file: the steps of a file cost little beside them, and a mapped file needs no memory."""
 

@@ -185,12 +185,12 @@ def test_a_constant_is_repeated_for_the_rows_that_are_kept(tmp_path, monkeypatch
     made = lance_core.write_dataset(table, tmp_path / "t")
     repeated = []
 
-    def counted(value, kind, times):
-        repeated.append(times)
-        return repeat(value, kind, times)
+    def counted(values, counts, kind):
+        repeated.extend(counts)
+        return repeat(values, counts, kind)
 
-    repeat = constant._repeat
-    monkeypatch.setattr(constant, "_repeat", counted)
+    repeat = constant.repeat_each
+    monkeypatch.setattr(constant, "repeat_each", counted)
     found = made.to_table(filter="pick < 2")
     assert found.equals(kept(table, table["pick"].to_numpy() < 2))
     assert sum(repeated) == 2 * count // 5

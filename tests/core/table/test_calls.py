@@ -229,7 +229,7 @@ def test_calls_of_a_version_in_a_clean_up(tmp_path, calls_of):
 
 
 def test_calls_of_columns_that_were_read_before(tmp_path, calls_of):
-    """For each fragment: what was learnt of its pages is not learnt anew."""
+    """For each fragment: what was learnt of its pages is not learnt anew. Half of it puts planes of bytes together."""
     rng = np.random.default_rng(5)
     rows = 60_000
 
@@ -247,4 +247,4 @@ def test_calls_of_columns_that_were_read_before(tmp_path, calls_of):
         calls.append(calls_of(dataset.to_table))
         assert calls[-1] < first * 0.8
     each = (calls[1] - calls[0]) / 4
-    assert each <= 1070, each
+    assert each <= 1125, each
