@@ -424,7 +424,7 @@ class DatasetOptimizer:
         Args:
             auto_cleanup_config: ``interval``: after how many versions; ``older_than_seconds``: what is removed.
         """
-        update_config(self._dataset, auto_cleanup_settings(auto_cleanup_config))
+        update_config(self._dataset, auto_cleanup_settings(auto_cleanup_config, "auto_cleanup_config"))
 
     def disable_auto_cleanup(self) -> None:
         """Let commits of pylance no longer clean up; the dataset object moves to the new version."""

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lance_core.encoding.kernels import gather_words, view_buffer
+from lance_core.encoding.kernels import gather_words, numbers_array, view_buffer
 from lance_core.errors import CorruptDataError
 from lance_core.sql import float_order
 from lance_core.sql.kernels import pc
@@ -36,10 +36,10 @@ def sort_order(values: pa.Array) -> pa.Array:
     """Return the positions of values in order; nulls come first, and equal values keep theirs."""
     keys = _comparable(values)
     if not keys.null_count:
-        return pa.array(_order_of(keys))
+        return numbers_array(_order_of(keys))
     is_null = np.asarray(keys.is_null())
     filled = np.flatnonzero(~is_null)
-    return pa.array(np.concatenate([np.flatnonzero(is_null), filled[_order_of(keys.drop_null())]]))
+    return numbers_array(np.concatenate([np.flatnonzero(is_null), filled[_order_of(keys.drop_null())]]))
 
 
 def _order_of(keys: pa.Array) -> Int64s:
@@ -92,7 +92,7 @@ def _order_by_prefixes(prefixes: npt.NDArray[Any], keys: pa.Array) -> Int64s:
     positions = np.flatnonzero(is_tied)
     tied = np.sort(order[positions])
     # Keys of equal numbers lie behind those of all lesser numbers, so that all are put in order together.
-    order[positions] = tied[np.asarray(_sorted_by_arrow(keys.take(pa.array(tied))))]
+    order[positions] = tied[np.asarray(_sorted_by_arrow(keys.take(numbers_array(tied))))]
     return order
 
 
@@ -131,7 +131,7 @@ def _ranks(keys: pa.Array) -> npt.NDArray[np.uint16] | None:
     """
     if len(keys) <= _SAMPLED:
         return None
-    sample = keys.take(pa.array(np.linspace(0, len(keys) - 1, _SAMPLED, dtype=np.int64)))
+    sample = keys.take(numbers_array(np.linspace(0, len(keys) - 1, _SAMPLED, dtype=np.int64)))
     if pc.count_distinct(sample, mode="all").as_py() * _FEWER > _SAMPLED:
         return None
     encoded = keys.dictionary_encode()

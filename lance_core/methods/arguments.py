@@ -106,12 +106,13 @@ def point_in_time(time: datetime | str) -> datetime:
         ) from error
 
 
-def auto_cleanup_settings(options: Mapping[str, int] | None) -> dict[str, str]:
+def auto_cleanup_settings(options: Mapping[str, int] | None, argument: str = "auto_cleanup_options") -> dict[str, str]:
     """Settings of a new table by which pylance cleans up after some of its commits.
 
     Args:
         options: ``interval`` (commits, 20 if missing) and ``older_than_seconds`` (14 days if missing); None for no
             settings.
+        argument: Name of the argument, for the error.
 
     Raises:
         InvalidInputError: Other names, or not positive numbers.
@@ -121,7 +122,7 @@ def auto_cleanup_settings(options: Mapping[str, int] | None) -> dict[str, str]:
     unknown = set(options) - {"interval", "older_than_seconds"}
     interval, seconds = options.get("interval", 20), options.get("older_than_seconds", 14 * 86400)
     if unknown or interval < 1 or seconds < 0:
-        raise InvalidInputError(f"automatic clean-up takes 'interval' and 'older_than_seconds', not {dict(options)!r}")
+        raise InvalidInputError(f"{argument} takes 'interval' and 'older_than_seconds', not {dict(options)!r}")
     return {"lance.auto_cleanup.interval": str(interval), "lance.auto_cleanup.older_than": f"{seconds}s"}
 
 
