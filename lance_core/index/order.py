@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lance_core.encoding.kernels import gather_words, numbers_array, view_buffer
+from lance_core.encoding.arrow_values import unpack_bits
+from lance_core.encoding.kernels import gather_words, numbers_array, numbers_of, view_buffer
 from lance_core.errors import CorruptDataError
 from lance_core.sql import float_order
 from lance_core.sql.kernels import pc
@@ -37,7 +38,8 @@ def sort_order(values: pa.Array) -> pa.Array:
     keys = _comparable(values)
     if not keys.null_count:
         return numbers_array(_order_of(keys))
-    is_null = np.asarray(keys.is_null())
+    nulls = keys.is_null()
+    is_null = unpack_bits(nulls.buffers()[1], nulls.offset, len(nulls))
     filled = np.flatnonzero(~is_null)
     return numbers_array(np.concatenate([np.flatnonzero(is_null), filled[_order_of(keys.drop_null())]]))
 
@@ -49,7 +51,7 @@ def _order_of(keys: pa.Array) -> Int64s:
     without, where Arrow takes .86 s. Of texts it sorts 8 bytes behind what all of them begin with.
     """
     if pa.types.is_integer(keys.type):
-        numbers = keys.to_numpy(zero_copy_only=False)
+        numbers = numbers_of(keys)
         order = _packed_order(numbers)
         if order is not None:
             return order
@@ -60,7 +62,7 @@ def _order_of(keys: pa.Array) -> Int64s:
         return ranks.argsort(kind="stable")  # a radix sort, since they have 16 bits
     if numbers is None:
         numbers = _text_prefixes(keys)
-    return np.asarray(_sorted_by_arrow(keys)) if numbers is None else _order_by_prefixes(numbers, keys)
+    return numbers_of(_sorted_by_arrow(keys)) if numbers is None else _order_by_prefixes(numbers, keys)
 
 
 def _packed_order(numbers: npt.NDArray[Any]) -> Int64s | None:
@@ -92,7 +94,7 @@ def _order_by_prefixes(prefixes: npt.NDArray[Any], keys: pa.Array) -> Int64s:
     positions = np.flatnonzero(is_tied)
     tied = np.sort(order[positions])
     # Keys of equal numbers lie behind those of all lesser numbers, so that all are put in order together.
-    order[positions] = tied[np.asarray(_sorted_by_arrow(keys.take(numbers_array(tied))))]
+    order[positions] = tied[numbers_of(_sorted_by_arrow(keys.take(numbers_array(tied))))]
     return order
 
 
@@ -137,10 +139,10 @@ def _ranks(keys: pa.Array) -> npt.NDArray[np.uint16] | None:
     encoded = keys.dictionary_encode()
     if len(encoded.dictionary) > _MOST_RANKS:
         return None
-    order = np.asarray(_sorted_by_arrow(encoded.dictionary))
+    order = numbers_of(_sorted_by_arrow(encoded.dictionary))
     ranks = np.empty(len(order), np.uint16)
     ranks[order] = np.arange(len(order), dtype=np.uint16)
-    return ranks[encoded.indices.to_numpy(zero_copy_only=False)]
+    return ranks[numbers_of(encoded.indices)]
 
 
 def sort_keys(values: pa.Array) -> Keys:
