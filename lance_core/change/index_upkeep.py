@@ -17,9 +17,7 @@ from lance_core.index.answer import ADDRESS_SHIFT
 from lance_core.index.column import column_to_index, path_of
 from lance_core.index.files import SegmentFiles
 from lance_core.index.kinds import KINDS, kind_of_index
-from lance_core.index.protocol import MODEL, RewritableKind, ZonedSegment
-from lance_core.index.scalar.bloom import BLOOM_FILTER
-from lance_core.index.scalar.zone_map import ZONE_MAP
+from lance_core.index.protocol import MODEL, RewritableKind, ZonedKind, ZonedSegment
 from lance_core.scan.fragment_reader import FragmentReader
 from lance_core.scan.indexed import naming_index
 from lance_core.scan.open_files import OpenFiles
@@ -34,9 +32,6 @@ if TYPE_CHECKING:
     from lance_core.index.protocol import IndexKind, Int64s, Relocation, Segment
     from lance_core.store.base import Store
     from lance_core.table.snapshot import Snapshot
-
-_TELLING_NULLS = {ZONE_MAP.name, BLOOM_FILTER.name}
-"""Kinds whose segments tell which rows are null."""
 
 _ALWAYS_MERGED = 1 << 20
 _MOST_GROWTH = 4
@@ -360,7 +355,7 @@ def _keeps_changed_nulls(snapshot: Snapshot, plan: Extension) -> bool:
     schema = snapshot.manifest.schema
     for entry in plan.entries:
         kind = kind_of_index(entry)
-        if kind is None or entry in plan.replaced or not plan.missing or kind.name not in _TELLING_NULLS:
+        if not isinstance(kind, ZonedKind) or entry in plan.replaced or not plan.missing:
             continue
         column = column_to_index(schema, path_of(schema, entry.fields[0]))
         try:
