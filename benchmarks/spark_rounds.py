@@ -13,9 +13,11 @@ import os
 import shutil
 import statistics
 import tempfile
+import threading
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow.parquet as pq
 from cpu import cpu_seconds
@@ -29,11 +31,10 @@ from lance_core.spark.common.types import VECTOR_SIZE_KEY
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterable, Mapping
-    from pathlib import Path
 
     from pyspark.sql import DataFrame
 
-VECTORS, VECTORS_ROWS = "vectors", 10_000_000
+VECTORS, VECTORS_ROWS, VECTORS_ROW_BYTES = "vectors", 10_000_000, 104
 NAMES = sorted([*DATA_SETS, VECTORS])
 PARQUET = "parquet"
 """The engine that stands for 1."""
@@ -92,7 +93,7 @@ def two_numbers(frame: DataFrame) -> list[str]:
 def make_frame(spark: SparkSession, name: str, scale: float, partitions: int, folder: Path) -> DataFrame:
     """A data set as a DataFrame: in memory, but ``vectors``, which Spark makes anew each time."""
     if name == VECTORS:
-        return _vectors(spark, rows_of(name, scale), partitions)
+        return make_vectors(spark, rows_of(name, scale), partitions)
     table = load(name, scale)
     source = folder / "source.parquet"
     pq.write_table(table, source, coerce_timestamps="us")
@@ -105,8 +106,8 @@ def make_frame(spark: SparkSession, name: str, scale: float, partitions: int, fo
     return frame
 
 
-def _vectors(spark: SparkSession, rows: int, partitions: int) -> DataFrame:
-    """An int64, a double, a text of 20 characters and an array of 16 floats."""
+def make_vectors(spark: SparkSession, rows: int, partitions: int) -> DataFrame:
+    """An int64, a double, a text of 20 characters and an array of 16 floats: `VECTORS_ROW_BYTES` in Arrow."""
     floats = ", ".join(f"float((id * {17 + i}) % 1000003 / 1000003)" for i in range(16))
     return spark.range(0, rows, numPartitions=partitions).selectExpr(
         "id", "double(id * 7919 % 1000003) / 3 v", "substr(md5(string(id % 500000)), 1, 20) s", f"array({floats}) z"
@@ -148,3 +149,36 @@ def _ratio(samples: list[Round], base: list[Round], name: str) -> str:
     """Median, least and largest of the ratios within rounds."""
     found = [getattr(one, name) / getattr(other, name) for one, other in zip(samples, base, strict=True)]
     return "1" if samples is base else f"{statistics.median(found):.2f} ({min(found):.2f} to {max(found):.2f})"
+
+
+class Peak:
+    """Largest resident memory of any Python worker of Spark while a block runs, in MB."""
+
+    def __init__(self) -> None:
+        self.megabytes = 0.0
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch)
+
+    def __enter__(self) -> Self:
+        """Begin."""
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End."""
+        self._over.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._over.wait(0.02):
+            self.megabytes = max([self.megabytes, *map(_resident, Path("/proc").glob("[0-9]*"))])
+
+
+def _resident(process: Path) -> float:
+    try:
+        if b"pyspark.daemon" not in (process / "cmdline").read_bytes():
+            return 0.0
+        pages = (process / "statm").read_text().split()[1]
+    except OSError:
+        return 0.0  # it ended meanwhile
+    return int(pages) * 4096 / 1e6

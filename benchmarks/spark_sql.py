@@ -21,18 +21,17 @@ import re
 import shutil
 import statistics
 import tempfile
-import threading
 import time
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import pyspark
 from pyspark.sql.functions import upper
 from report import PUBLISHED, publish
 from spark_figures import MEAN, with_mean
 from spark_queries import QUERIES, TABLES, make_table
-from spark_rounds import PARQUET, print_head, print_line, run_rounds, start_spark
+from spark_rounds import PARQUET, Peak, print_head, print_line, run_rounds, start_spark
 
 from lance_core.spark import create_index_lance, merge_lance, write_lance
 
@@ -226,39 +225,6 @@ def memory(bench: Bench) -> None:
         base = base or peak.megabytes
         bench.megabytes = peak.megabytes - base
         print(f"| {title} | | | | | {bench.megabytes:.0f} |", flush=True)
-
-
-class Peak:
-    """Largest resident memory of any Python worker of Spark while a block runs, in MB."""
-
-    def __init__(self) -> None:
-        self.megabytes = 0.0
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._watch)
-
-    def __enter__(self) -> Self:
-        """Begin."""
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """End."""
-        self._over.set()
-        self._thread.join()
-
-    def _watch(self) -> None:
-        while not self._over.wait(0.02):
-            self.megabytes = max([self.megabytes, *map(_resident, Path("/proc").glob("[0-9]*"))])
-
-
-def _resident(process: Path) -> float:
-    try:
-        if b"pyspark.daemon" not in (process / "cmdline").read_bytes():
-            return 0.0
-        pages = (process / "statm").read_text().split()[1]
-    except OSError:
-        return 0.0  # it ended meanwhile
-    return int(pages) * 4096 / 1e6
 
 
 def main() -> None:

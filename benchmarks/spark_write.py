@@ -1,11 +1,13 @@
 """Write a DataFrame from Spark as a Lance table and as Parquet, side by side.
 
     python benchmarks/spark_write.py [--rounds 5] [--warm-up 2] [--scale 0.1] [--data flights vectors taxi] [--cores 2]
+    python benchmarks/spark_write.py --gigabytes 20    one write of so much of ``vectors``, beside one of a tenth of it
 
 The DataFrame is cached first, so that only the write is measured; ``vectors`` is made anew each time, which ``noop``
 tells. ``receive`` hands the rows to Python, which drops them: no data source in Python can be cheaper. Both are
 measured again with Spark told that rows are small (`lance_core.spark.recommended_conf`), which spares it a look at the
-bytes of a batch after each row.
+bytes of a batch after each row. ``--gigabytes`` tells how the time per row grows with the size of a write, and the
+largest resident memory of a Python worker over that of one that writes nothing.
 """
 
 from __future__ import annotations
@@ -13,13 +15,28 @@ from __future__ import annotations
 import argparse
 import shutil
 import tempfile
+import time
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cpu import cpu_seconds
 from measure import bytes_on_disk
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
-from spark_rounds import PARQUET, add_arguments, make_frame, print_head, print_line, rows_of, run_rounds, start_spark
+from spark_rounds import (
+    PARQUET,
+    VECTORS_ROW_BYTES,
+    Peak,
+    Round,
+    add_arguments,
+    make_frame,
+    make_vectors,
+    print_head,
+    print_line,
+    rows_of,
+    run_rounds,
+    start_spark,
+)
 
 from lance_core.spark import recommended_conf, write_lance
 
@@ -90,6 +107,46 @@ def measure(frame: DataFrame, title: str, folder: Path, rounds: int, warm_up: in
         print_line(name, samples, found[PARQUET], more)
 
 
+def measure_growth(spark: SparkSession, gigabytes: float, cores: int, folder: Path) -> None:
+    """Write once so much, and a tenth of it; print the time per row, its growth and the memory of a worker."""
+    with Peak() as idle:
+        calls_of(make_vectors(spark, 0, cores), folder)["lance"]()
+    print("\n| GB of Arrow | engine | CPU, ns per row | growth | wall s | GB on disk | MB of a worker over base |")
+    print("|---:|---|---:|---:|---:|---:|---:|", flush=True)
+    first: dict[str, float] = {}
+    for size in (gigabytes / 10, gigabytes):
+        rows = int(size * 1e9 / VECTORS_ROW_BYTES)
+        calls = calls_of(make_vectors(spark, rows, cores), folder)
+        for name in (PARQUET, "lance"):
+            if not first.get(name):
+                calls[name]()  # until the JVM has compiled what runs often
+            spent, peak = _peak_of(calls[name])
+            nanoseconds = spent.cpu / rows * 1e9
+            growth = nanoseconds / first.setdefault(name, nanoseconds)
+            written = bytes_on_disk(folder / name) / 1e9
+            shutil.rmtree(folder / name)
+            over = f"{peak - idle.megabytes:.0f}" if name == "lance" else ""
+            cells = [
+                f"{size:g}",
+                name,
+                f"{nanoseconds:,.0f}",
+                f"{growth:.2f}",
+                f"{spent.wall:.0f}",
+                f"{written:.2f}",
+                over,
+            ]
+            print("| " + " | ".join(cells) + " |", flush=True)
+
+
+def _peak_of(call: Callable[[], object]) -> tuple[Round, float]:
+    """Seconds of a call, and the megabytes of the largest Python worker meanwhile."""
+    with Peak() as peak:
+        cpu, wall = cpu_seconds(), time.perf_counter()
+        call()
+        spent = Round(cpu_seconds() - cpu, time.perf_counter() - wall)
+    return spent, peak.megabytes
+
+
 def _with_small_rows(spark: SparkSession, write: Callable[[str], object], path: str) -> None:
     """Write while the session is set to small rows."""
     for key, value in _SMALL_ROWS:
@@ -105,8 +162,14 @@ def main() -> None:
     """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_arguments(parser)
+    parser.add_argument("--gigabytes", type=float, help="of Arrow, in one write")
     arguments = parser.parse_args()
     spark = start_spark(arguments.cores)
+    if arguments.gigabytes:
+        with tempfile.TemporaryDirectory() as text:
+            measure_growth(spark, arguments.gigabytes, arguments.cores, Path(text))
+        spark.stop()
+        return
     spark.dataSource.register(Discarding)
     for name in arguments.data:
         with tempfile.TemporaryDirectory() as text:
