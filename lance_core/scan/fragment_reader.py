@@ -235,7 +235,7 @@ class FragmentReader:
             projection: Fields to read.
             offsets: Row offsets, ascending, without duplicates.
         """
-        return finished(self.taking(projection, offsets))
+        return list(finished(self.taking(projection, offsets)).columns)
 
     def only_part(self, projection: Schema) -> FilePart | None:
         """The file that holds all of a projection as it is wanted; None if nothing less than `taking` will do."""
@@ -245,7 +245,7 @@ class FragmentReader:
         stored = reads[0]
         return parts[0] if stored.schema.fields == projection.fields and not stored.lacks_bytes else None
 
-    def taking(self, projection: Schema, offsets: npt.NDArray[np.int64]) -> IoCoroutine[list[pa.Array]]:
+    def taking(self, projection: Schema, offsets: npt.NDArray[np.int64]) -> IoCoroutine[Rows]:
         """As `take`, but stops where a mapped file was asked for something."""
         parts, reads = self._split(projection)
         batches: list[pa.RecordBatch] = []
@@ -253,7 +253,7 @@ class FragmentReader:
             file = yield from self._files.opening(part.file, num_rows=self.fragment.physical_rows)
             columns = yield from file.taking(stored.schema, part.columns, offsets)
             batches.append(self._with_bytes(part, stored, columns))
-        return list(self._rows(projection, parts, batches, 0, len(offsets), offsets=offsets).columns)
+        return self._rows(projection, parts, batches, 0, len(offsets), offsets=offsets)
 
     def _parts(self, projection: Schema) -> tuple[FilePart, ...]:
         """Divide a projection among the files."""

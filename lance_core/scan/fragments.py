@@ -169,8 +169,7 @@ def scan_fragment(
     batches = reader.scan(plan.projection, start=start, end=end, batch_size=plan.batch_size, is_kept=plan.is_kept)
     for rows in batches:
         keep = reader.live_mask(rows.start, rows.start + rows.num_rows)
-        whole = rows.values if keep is None and isinstance(rows.values, pa.RecordBatch) else None
-        if whole is not None and whole.schema.equals(plan.schema, check_metadata=True):
+        if keep is None and (whole := _whole(plan, rows)) is not None:
             yield whole
             continue
         offsets = _kept_offsets(plan, rows, keep)
@@ -187,8 +186,16 @@ def taking_offsets(
     reader: FragmentReader, plan: ScanPlan, offsets: npt.NDArray[np.int64]
 ) -> IoCoroutine[pa.RecordBatch]:
     """As `take_offsets`, but stops where a mapped file was asked for something."""
-    columns = yield from reader.taking(plan.projection, offsets)
-    return _output(reader, plan, plan.projection, columns, offsets)
+    rows = yield from reader.taking(plan.projection, offsets)
+    whole = _whole(plan, rows)
+    return _output(reader, plan, plan.projection, rows.columns, offsets) if whole is None else whole
+
+
+def _whole(plan: ScanPlan, rows: Rows) -> pa.RecordBatch | None:
+    """Return rows of one file as they were read, if that is what the plan puts out; None otherwise."""
+    values = rows.values
+    is_whole = isinstance(values, pa.RecordBatch) and values.schema.equals(plan.schema, check_metadata=True)
+    return values if is_whole else None
 
 
 def count_matching(reader: RowSource, plan: ScanPlan) -> int:

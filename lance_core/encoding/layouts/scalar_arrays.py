@@ -112,7 +112,7 @@ def _strings_of(kind: pa.DataType, code: str) -> Make:
         offsets = list(accumulate(map(len, values), initial=0))
         if offsets[-1] > limit:
             raise InvalidInputError(f"more than 2 GiB of {kind} in one batch; ask for smaller batches")
-        buffers = [_bitmap(valid), _numbers(offsets, code), pa.py_buffer(b"".join(values))]
+        buffers = [_bitmap(valid), pa.py_buffer(array(code, offsets)), pa.py_buffer(b"".join(values))]
         return pa.Array.from_buffers(kind, len(values), buffers)
 
     return make
@@ -136,10 +136,6 @@ def _bitmap(valid: Sequence[bool] | None) -> pa.Buffer | None:
         return None
     bits = sum(1 << position for position, is_valid in enumerate(valid) if is_valid)
     return pa.py_buffer(bits.to_bytes((len(valid) + 7) // 8, "little"))
-
-
-def _numbers(numbers: Sequence[int], code: str) -> pa.Buffer:
-    return pa.py_buffer(array(code, numbers))
 
 
 def nest_of(field: Field, kind: pa.DataType) -> Nest | None:
@@ -192,7 +188,7 @@ def _nest_list(field: Field, kind: pa.DataType, *, depth: int, first: int) -> Ne
         slots = leaves[first].slots[-1 - depth]
         items, offsets = child(leaves), slots.offsets or [0]
         _check_length(items, offsets[-1])
-        buffers = [_bitmap(slots.valid), _numbers(offsets, code)]
+        buffers = [_bitmap(slots.valid), pa.py_buffer(array(code, offsets))]
         return pa.Array.from_buffers(kind, slots.length, buffers, children=[items])
 
     return make

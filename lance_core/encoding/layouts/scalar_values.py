@@ -17,7 +17,7 @@ from lance_core.encoding.values import FixedValues, VariableValues
 from lance_core.errors import CorruptDataError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from lance_core.encoding.codecs.codec import Read, Scalar
     from lance_core.encoding.values import Values
@@ -29,6 +29,10 @@ _LEVEL_SHAPE = ("words", 2)
 Opened: TypeAlias = tuple[memoryview, int, int, int, memoryview, int, int]
 """A chunk whose parts are found: memory of its values, where they begin there, their bytes, how many they are; memory
 of its definition levels (if it has any), where they begin, their bytes. A plain tuple: each column has one."""
+
+
+Items: TypeAlias = "Callable[[Sequence[bytes]], list[bytes]]"
+"""Reads the items at indices into a dictionary."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,26 +138,32 @@ def chunk_header(layout: MiniBlockLayout) -> Struct:
     return Struct(f"{fields}{-Struct(fields).size % 8}x")
 
 
-def look_up(items: Values, indices: Sequence[bytes], width: int) -> list[bytes]:
-    """Return the items at places in a dictionary.
+def item_reader(items: Values, width: int) -> Items:
+    """Return what reads items of a dictionary by little-endian indices, one by one or several end to end.
 
     Args:
         items: The dictionary.
-        indices: Little-endian places, one by one or several end to end.
-        width: Bytes of a place.
+        width: Bytes of an index.
 
     Raises:
-        CorruptDataError: A place beyond the dictionary.
+        CorruptDataError: The items are neither words nor strings; likewise, later, for an index beyond them.
     """
-    whole = b"".join(indices)
-    item_indices = [int.from_bytes(whole[at : at + width], "little") for at in range(0, len(whole), width)]
-    if max(item_indices, default=-1) >= len(items):
-        raise CorruptDataError(f"an index points beyond {len(items)} values")
     match items:
         case VariableValues(offsets, data):
-            bounds = [offsets[item_index : item_index + 2].tolist() for item_index in item_indices]
-            return [data[begin:end].tobytes() for begin, end in bounds]
-        case FixedValues(data) if data.dtype != np.bool_:
-            return [data[item_index].tobytes() for item_index in item_indices]
+            count, bounds_of, stored = len(items), offsets, data
+        case FixedValues(stored) if stored.dtype != np.bool_:
+            count, bounds_of = len(items), None
         case _:
             raise CorruptDataError("a dictionary of values that are neither words nor strings")
+
+    def read(indices: Sequence[bytes]) -> list[bytes]:
+        whole = b"".join(indices)
+        item_indices = [int.from_bytes(whole[at : at + width], "little") for at in range(0, len(whole), width)]
+        if item_indices and max(item_indices) >= count:
+            raise CorruptDataError(f"an index points beyond {count} values")
+        if bounds_of is None:
+            return [stored[item_index].tobytes() for item_index in item_indices]
+        bounds = [bounds_of[item_index : item_index + 2].tolist() for item_index in item_indices]
+        return [stored[begin:end].tobytes() for begin, end in bounds]
+
+    return read

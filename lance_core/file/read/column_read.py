@@ -103,14 +103,15 @@ def find_pages(reads: Sequence[ColumnRead]) -> list[tuple[ColumnRead, PageSlice]
     # Columns whose pages are alike share their first rows.
     first_rows: dict[tuple[int, int], list[tuple[int, Rows]]] = {}
     rows: Rows = range(0)
-    is_scattered = False
+    last: int | None = None
     for read in reads:
         column, cached = read.column, read.pages
         if rows is not read.rows:
             rows = read.rows
-            is_scattered = not isinstance(rows, range)
-        if is_scattered and column.is_simple and cached.whole is not None and rows[-1] < column.first_rows[-1]:
-            read.table = cached.whole
+            last = None if isinstance(rows, range) else int(rows[-1])
+        whole = cached.whole
+        if whole is not None and last is not None and column.is_simple and last < column.first_rows[-1]:
+            read.table = whole
             continue
         key, per_row = (id(column.first_rows), id(rows)), column.path.items_per_row
         spans = first_rows.get(key) if per_row == 1 else None
