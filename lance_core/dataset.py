@@ -108,7 +108,8 @@ def dataset(  # noqa: PLR0917 positional as in pylance
         1
     """
     del block_size, index_cache_size, metadata_cache_size_bytes, index_cache_size_bytes  # nothing depends on them
-    refuse_given("dataset", read_params=read_params)
+    if read_params is not None:
+        refuse_given("dataset", read_params=read_params)
     if uri is None or namespace_client is not None or table_id is not None:
         uri, storage_options = find_table(uri, namespace_client, table_id, storage_options)
     reference = branch_reference(branch, version)
@@ -193,9 +194,11 @@ class LanceDataset:
 
     @snapshot.setter
     def snapshot(self, snapshot: Snapshot) -> None:
-        settings = PlaceSettings(storage_options=self.storage_options, base_store_params=self.base_store_params)
-        store = with_settings(snapshot.store, settings, self.commit_lock)
-        self._snapshot = snapshot if store is snapshot.store else replace(snapshot, store=store)
+        if self.storage_options or self.base_store_params or self.commit_lock is not None:
+            settings = PlaceSettings(storage_options=self.storage_options, base_store_params=self.base_store_params)
+            store = with_settings(snapshot.store, settings, self.commit_lock)
+            snapshot = snapshot if store is snapshot.store else replace(snapshot, store=store)
+        self._snapshot = snapshot
         if not finds_same_files(self.files.store, self._snapshot.store):
             self.files = OpenFiles(self._snapshot.store)
 

@@ -244,8 +244,9 @@ def refuse_given(function: str, **given: object) -> None:
         UnsupportedError: One is given.
     """
     for name, value in given.items():
-        is_default = name in _PYLANCE_DEFAULTS and value == _PYLANCE_DEFAULTS[name]
-        if value is not None and value is not False and not is_default:
+        if value is None or value is False:
+            continue
+        if name not in _PYLANCE_DEFAULTS or value != _PYLANCE_DEFAULTS[name]:
             raise UnsupportedError(f"argument {name!r} of {function} is not supported: {REFUSED_ARGUMENTS[name]}")
 
 

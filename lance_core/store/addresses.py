@@ -95,7 +95,7 @@ def local_path(text: str) -> str:
     Raises:
         InvalidInputError: The address names a host, or nothing.
     """
-    if scheme_of(text) == LOCAL:
+    if not text.startswith(os.sep) and scheme_of(text) == LOCAL:
         parts = urlsplit(text)
         if parts.netloc not in {"", "localhost"}:
             raise InvalidInputError(f"a file:// address needs three slashes: {text!r} names a host", path=text)

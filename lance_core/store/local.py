@@ -17,6 +17,7 @@ import os
 import stat
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
 from lance_core.errors import (
@@ -53,6 +54,7 @@ _MOST_UNCHECKED = 1 << 10
 """So few bytes are read without asking for a limit."""
 _NO_HARD_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK})
 """Errors of Linux, macOS and network mounts for a hard link on file systems without them (exFAT, FAT, some FUSE)."""
+_MANY_ROOTS = 128
 _MOST_FOLDERS = 100
 """Attempts to create a file whose folder is removed meanwhile."""
 
@@ -69,9 +71,8 @@ class LocalStore:
     """
 
     def __init__(self, root: str, *, durable: bool = False) -> None:
-        _check_length(root, root)
         self._root = root
-        self._prefix = os.path.join(root, "")
+        self._prefix = _prefix_of(root)
         self._disk = _Disk() if durable else None
 
     def __repr__(self) -> str:
@@ -168,7 +169,7 @@ class LocalStore:
         """
         file = self._path(path)
         try:
-            folder = os.stat(os.path.dirname(file))
+            folder = os.stat(file.rpartition(os.sep)[0])
             status = os.stat(file)
             if status.st_ctime_ns < folder.st_mtime_ns or status.st_size > _MOST_SETTLED:
                 return None
@@ -240,6 +241,13 @@ class LocalStore:
         if len(path) > _LONG_NAME or len(file) > _LONG_PATH:
             _check_length(path, file)
         return file
+
+
+@lru_cache(maxsize=_MANY_ROOTS)
+def _prefix_of(root: str) -> str:
+    """Return what the paths of a dataset's files begin with; errors as of `_check_length`."""
+    _check_length(root, root)
+    return os.path.join(root, "")
 
 
 _LONG_NAME, _LONG_PATH = _MOST_NAME_BYTES // 4, _MOST_PATH_BYTES // 4

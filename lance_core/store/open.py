@@ -72,6 +72,8 @@ def open_store(uri: str | os.PathLike[str], storage_options: Mapping[str, str] |
 def _open_plain(address: str, scheme: str, options: dict[str, str], *, is_arbitrated: bool) -> Store:
     match scheme:
         case "" | "file":
+            if not options:
+                return LocalStore(local_path(address))
             check_known_names(options, "The local file system")
             return LocalStore(local_path(address), durable=_is_durable(options))
         case "memory":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from lance_core.errors import CorruptDataError, InvalidInputError
 from lance_core.format.table.paths import (
     BASE_PREFIX,
@@ -12,12 +14,15 @@ from lance_core.format.table.paths import (
     VERSIONS_FOLDER,
 )
 
+_MANY_PATHS = 256
+"""Paths that need no second look: those of a table's versions are asked for again and again."""
 _PREFIX_SIZE = len(BASE_PREFIX)
 _NO_NAMES = frozenset({"", ".", ".."})
 _UNIQUE_FOLDERS = frozenset({DATA_FOLDER, DELETIONS_FOLDER, TRANSACTIONS_FOLDER, INDICES_FOLDER})
 """Names of files in them, or of the folders in `INDICES_FOLDER`, are random."""
 
 
+@lru_cache(maxsize=_MANY_PATHS)
 def check_path(path: str) -> None:
     """Refuse a path that could lead out of the store, or to different places on different systems.
 

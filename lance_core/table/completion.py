@@ -13,6 +13,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from lance_core.common.limits import check_limit
 from lance_core.errors import CorruptDataError, NotFoundError
 from lance_core.format.table.fragment import ExternalFile
@@ -40,9 +42,10 @@ def completed(store: Store, manifest: Manifest) -> Manifest:
     """
     manifest = with_current_coverage(store, manifest)
     fragments = manifest.fragments
-    positions = fragments.incomplete().tolist() if manifest.has_reliable_counts else range(len(fragments))
-    if not len(positions):
+    incomplete = fragments.incomplete() if manifest.has_reliable_counts else np.arange(len(fragments))
+    if not len(incomplete):
         return manifest
+    positions = incomplete.tolist()
     files = with_bases(store, manifest)
     lacking = (fragments[position] for position in positions)
     works = (partial(_completed, files, fragment, recount=not manifest.has_reliable_counts) for fragment in lacking)

@@ -71,7 +71,6 @@ def open_branch(
         base_store_params: Settings of other places that the table names, by address; an entry also allows the place
             and what lies below it.
     """
-    settings = PlaceSettings(storage_options=storage_options or {}, base_store_params=base_store_params or {})
     store = open_store(uri, storage_options)
     for root, branch in _splits(store.uri):
         branch_root = branch_store(open_store(root, storage_options), branch)
@@ -79,7 +78,11 @@ def open_branch(
         if snapshot is not None and snapshot.manifest.branch == branch:
             store = branch_root
             break
-    return with_settings(store, settings)
+    if not storage_options and not base_store_params:
+        return store
+    return with_settings(
+        store, PlaceSettings(storage_options=storage_options or {}, base_store_params=base_store_params or {})
+    )
 
 
 def _splits(uri: str) -> Iterator[tuple[str, str]]:

@@ -112,7 +112,7 @@ def open_snapshot(store: Store, version: int | None = None, *, expected: int | N
     if version is not None:
         return _opened(store, load_known_manifest(store, version))
     while True:
-        versions, manifest = _find_expected(store, expected)
+        versions, manifest = (find_newest(store), None) if expected is None else _find_expected(store, expected)
         newest = versions.newest
         if newest is None:
             raise DatasetNotFoundError("there is no Lance dataset here; write one first", path=store.uri)
@@ -132,9 +132,9 @@ def open_snapshot(store: Store, version: int | None = None, *, expected: int | N
             ) from error
 
 
-def _find_expected(store: Store, expected: int | None) -> tuple[Versions, Manifest | None]:
+def _find_expected(store: Store, expected: int) -> tuple[Versions, Manifest | None]:
     """Find the newest version; on object stores, read the expected one meanwhile, if there is one of scheme V2."""
-    if expected is None or objects_at_once(store) < 2:
+    if objects_at_once(store) < 2:
         return find_newest(store), None
 
     def load() -> Manifest | None:
