@@ -160,9 +160,16 @@ def _take(memory: Bytes, starts: Int64s, ends: Int64s, order_indices: Int64s) ->
         order = starts.argsort(kind="stable")
         order_indices = order.argsort(kind="stable")[order_indices]
         starts, ends = starts[order], ends[order]
-    offsets = np.empty(2 * len(starts), np.int64)
-    offsets[0::2], offsets[1::2] = starts, ends
-    return view_buffer(take_inside(binary_array(offsets, memory), 2 * order_indices).buffers()[2])
+    # Arrow makes room for as many elements of mean size as are taken. Ranges are larger than gaps, so that it would run
+    # out, and copying to twice the room takes as long as the take itself: empty elements are taken until there is room.
+    num_ranges = len(starts)
+    offsets = np.empty(2 * num_ranges + 1, np.int64)
+    offsets[0:-1:2], offsets[1::2], offsets[-1] = starts, ends, ends[-1]
+    share = int((ends - starts)[order_indices].sum()) / max(1, int(ends[-1] - starts[0]))
+    num_indices = min(int(share * 2 * num_ranges) + 1, 2 * len(order_indices))
+    indices = np.full(max(num_indices, len(order_indices)), 2 * num_ranges - 1, np.int64)
+    np.multiply(order_indices, 2, out=indices[: len(order_indices)])
+    return view_buffer(take_inside(binary_array(offsets, memory), indices).buffers()[2])
 
 
 def binary_array(bounds: Int64s, memory: Bytes) -> pa.Array:
