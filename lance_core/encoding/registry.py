@@ -190,6 +190,12 @@ def decode_blocks(encoding: Encoding, blocks: Sequence[Bytes], counts: Sequence[
     return decode_blocks(inside[0], [memory[low:high] for low, high in pairwise(bounds)], counts)
 
 
+def decode_joined(encoding: Encoding, blocks: Chunks) -> Values:
+    """Decode several blocks of one encoding end to end; errors as `decode_block`."""
+    check_chunks(blocks, 1)
+    return decode_blocks_of(encoding, blocks)
+
+
 def decode_levels(encoding: Encoding, data: bytes, count: int) -> npt.NDArray[np.unsignedinteger[Any]]:
     """Decode the levels of one chunk, in as few steps as possible.
 

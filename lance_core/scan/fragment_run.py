@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _SMALL_FILE_ROWS, _SMALL_FILE_BYTES = 1 << 15, 1 << 20
 """Values of larger files cost more than the steps to decode them, which a run shares."""
 
-_RUN_ROWS, _RUN_BYTES, _RUN_FILES = 1 << 13, 1 << 23, 64
+_RUN_ROWS, _RUN_BYTES, _RUN_FILES = 1 << 15, 1 << 23, 64
 """Bounds of a run, unless batches may have more rows: its files are open together, and its rows in memory."""
 
 

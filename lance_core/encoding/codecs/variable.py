@@ -221,35 +221,38 @@ def decode_one(encoding: Variable) -> Scalar | None:
     return Scalar(read, ("strings", 0))
 
 
-def decode_block(encoding: Variable, blocks: Chunks) -> VariableValues:
-    """Decode a block with header.
+def decode_blocks(encoding: Variable, blocks: Chunks) -> VariableValues:
+    """Decode blocks with header, end to end.
 
     Raises:
         CorruptDataError: Header or offsets do not fit the block.
-        UnsupportedError: The header of very old writers, or more than one block.
+        UnsupportedError: The header of very old writers.
     """
-    if len(blocks.counts) != 1:
-        raise UnsupportedError("strings in blocks that are decoded together")
-    offset_bits, count = encoding.offset_bits, int(blocks.counts[0])
-    data = blocks.buffers[0][int(blocks.starts[0, 0]) :][: int(blocks.sizes[0, 0])]
-    width = offset_width(offset_bits)
-    start = (count + 3) * width
-    if len(data) < start:
-        raise CorruptDataError(f"Variable block: {len(data)} bytes are too few for {count} values")
-    offset_array: npt.NDArray[Any] = from_bytes(data[:start], offset_bits).data
-    if offset_array[0] != offset_bits:
+    memory, starts, sizes, counts = blocks.buffers[0], blocks.starts[0], blocks.sizes[0], blocks.counts
+    width = offset_width(encoding.offset_bits)
+    heads = (counts + 3) * width
+    check_sizes(sizes, heads, "Variable block")
+    header_words: Int64s = from_bytes(gather(memory, starts, heads), encoding.offset_bits).data.astype(np.int64)
+    # A header of two words stands before the offsets of each block: there is one more than there are values.
+    headers = starts_of(counts + 3)[:-1]
+    if (header_words[headers] != encoding.offset_bits).any():
         raise UnsupportedError(
-            f"Variable block that starts with {int(offset_array[0])} (a header of early Lance versions)"
+            f"Variable block that starts with {int(header_words[headers][0])} (a header of early Lance versions)"
         )
-    if offset_array[1] < start or offset_array[1] > len(data):
-        raise CorruptDataError(f"Variable block: bytes start at {int(offset_array[1])} of {len(data)}")
-    body = data[int(offset_array[1]) :]
-    offsets = offset_array[2:]
-    if offsets[0] != 0 or (offsets[1:] < offsets[:-1]).any() or offsets[-1] > len(body):
+    bodies = header_words[headers + 1]
+    if (bodies < heads).any() or (bodies > sizes).any():
+        raise CorruptDataError("Variable block: bytes start outside of the block")
+    lengths = np.diff(header_words)
+    ends = header_words[headers + counts + 2]
+    lengths[headers[1:] - 1] = lengths[headers] = lengths[headers + 1] = 0  # these are no values
+    if header_words[headers + 2].any() or (lengths < 0).any() or (ends > sizes - bodies).any():
         raise CorruptDataError("Variable block: offsets go back or beyond the end")
-    if width == 4 and offsets[-1] > MAX_INT32:
-        return VariableValues(offsets.astype(np.int64), body)
-    return VariableValues(offsets.view(f"<i{width}"), body)
+    is_value = np.ones(len(lengths), np.bool_)
+    is_value[headers[1:] - 1] = is_value[headers] = is_value[headers + 1] = False
+    offsets = starts_of(lengths[is_value])
+    if width == np.dtype(np.int32).itemsize and offsets[-1] <= MAX_INT32:
+        offsets = offsets.astype(np.int32)
+    return VariableValues(offsets, gather(memory, starts + bodies, ends))
 
 
 def encode_chunks(values: VariableValues, counts: Int64s) -> Chunks:
@@ -304,7 +307,7 @@ VARIABLE = Codec(
     decode_at=decode_at,
     decode_one=decode_one,
     decode_some=decode_some,
-    decode_blocks=decode_block,
+    decode_blocks=decode_blocks,
     decode_strings=lambda _, values: values,
 )
 PACKED_VARIABLE = Codec(

@@ -88,27 +88,31 @@ class ChunkSelection:
 
 @frozen(kw_only=True)
 class PageWords:
-    """Chunk words of a page.
+    """Chunk words of pages, alike in the size of their words, and in having lists or not.
 
     Attributes:
-        chunk_words: One word for each chunk.
+        chunk_words: One word for each chunk, those of one page after the other.
+        word_bytes: Shape (pages,): bytes of the words of each page.
         is_large: Words of 32 bits.
-        index: The repetition index; None without lists, where each value is a row.
-        num_items: Values of the page.
-        num_rows: Rows of the page.
-        data_size: Bytes of the buffer that holds the chunks.
-        position: Where that buffer lies in the file.
-        first_row: Number of the page's first row.
+        index: The repetition indexes, likewise; None without lists, where each value is a row.
+        index_bytes: Shape (pages,): bytes of each of them; of no meaning without lists.
+        num_items: Shape (pages,): values.
+        num_rows: Shape (pages,): rows.
+        data_sizes: Shape (pages,): bytes of the buffer that holds the chunks.
+        positions: Shape (pages,): where that buffer lies in the file.
+        first_rows: Shape (pages,): number of the page's first row.
     """
 
     chunk_words: Bytes
+    word_bytes: Int64s
     is_large: bool
     index: Bytes | None
-    num_items: int
-    num_rows: int
-    data_size: int
-    position: int
-    first_row: int
+    index_bytes: Int64s
+    num_items: Int64s
+    num_rows: Int64s
+    data_sizes: Int64s
+    positions: Int64s
+    first_rows: Int64s
 
 
 def encode_words(sizes: Int64s, counts: Int64s, *, is_large: bool) -> Bytes:
@@ -154,11 +158,14 @@ def encode_repetition_index(rep: LevelArray, bounds: Int64s, new_row: int) -> By
     return np.stack([rows, leftover], axis=1).astype("<u8").reshape(-1).view(np.uint8)
 
 
-def page_tables(pages: Sequence[PageWords]) -> list[ChunkTable]:
+def page_tables(pages: PageWords) -> tuple[ChunkTable, Int64s]:
     """Return the chunks of pages, decoded for all of them at one go.
 
     Args:
-        pages: Alike in the size of their words, and in having lists or not.
+        pages: The pages.
+
+    Returns:
+        The chunks of all pages, and shape (pages + 1,): the first chunk of each page, and the end.
 
     Raises:
         CorruptDataError: Words or a repetition index that do not fit their page.
@@ -167,50 +174,57 @@ def page_tables(pages: Sequence[PageWords]) -> list[ChunkTable]:
     ends = starts_of(sizes)
     grid = np.empty((5, len(counts)), np.int64)
     num_chunks = np.diff(bounds)
-    shifts = np.array([page.position for page in pages], np.int64) - ends[bounds[:-1]]
-    np.add(ends[:-1], np.repeat(shifts, num_chunks), out=grid[0])
+    np.add(ends[:-1], np.repeat(pages.positions - ends[bounds[:-1]], num_chunks), out=grid[0])
     grid[1], grid[2] = sizes, counts
-    started, has_preamble = (counts, None) if pages[0].index is None else _decode_repetition(pages, bounds)
+    started, has_preamble = (counts, None) if pages.index is None else _decode_repetition(pages, pages.index, bounds)
     rows = starts_of(started)
-    _check_each(pages, "rows", [page.num_rows for page in pages], rows[bounds[1:]] - rows[bounds[:-1]])
-    shifts = np.array([page.first_row for page in pages], np.int64) - rows[bounds[:-1]]
-    np.add(rows[:-1], np.repeat(shifts, num_chunks), out=grid[3])
+    _check_each("rows", pages.num_rows, rows[bounds[1:]] - rows[bounds[:-1]])
+    np.add(rows[:-1], np.repeat(pages.first_rows - rows[bounds[:-1]], num_chunks), out=grid[3])
     grid[4] = started
+    return ChunkTable(grid=grid, has_preamble=has_preamble), bounds
+
+
+def counts_of_items(numbers: Sequence[int]) -> Int64s:
+    """Return numbers of values as array; those that are refused anyway may need more than 64 bits."""
+    return np.array([min(number, _MAX_ITEMS + 1) for number in numbers], np.int64)
+
+
+def split_table(table: ChunkTable, bounds: Int64s) -> list[ChunkTable]:
+    """Return the chunks of each page; see `page_tables`."""
+    has_preamble = table.has_preamble
     return [
-        ChunkTable(grid=grid[:, low:high], has_preamble=None if has_preamble is None else has_preamble[low:high])
+        ChunkTable(grid=table.grid[:, low:high], has_preamble=None if has_preamble is None else has_preamble[low:high])
         for low, high in pairwise(bounds.tolist())
     ]
 
 
-def _decode_words(pages: Sequence[PageWords]) -> tuple[Int64s, Int64s, Int64s]:
+def _decode_words(pages: PageWords) -> tuple[Int64s, Int64s, Int64s]:
     """First chunk of each page and the end, and of all chunks bytes and numbers of values."""
-    width = 4 if pages[0].is_large else 2
-    if any(len(page.chunk_words) % width for page in pages):
+    width = 4 if pages.is_large else 2
+    if (pages.word_bytes % width).any():
         raise CorruptDataError(f"chunk metadata is no multiple of {width} bytes")
-    bounds = starts_of(np.array([len(page.chunk_words) // width for page in pages], np.int64))
-    numbers = np.concatenate([page.chunk_words for page in pages]).view(f"<u{width}").astype(np.int64)
+    bounds = starts_of(pages.word_bytes // width)
+    numbers = pages.chunk_words.view(f"<u{width}").astype(np.int64)
     sizes = ((numbers >> _LOG_BITS) + 1) * _UNIT
     ends = starts_of(sizes)
-    if (ends[bounds[1:]] - ends[bounds[:-1]] > [page.data_size for page in pages]).any():
+    if (ends[bounds[1:]] - ends[bounds[:-1]] > pages.data_sizes).any():
         raise CorruptDataError("chunks of more bytes than their buffer has")
     counts = np.int64(1) << (numbers & (2**_LOG_BITS - 1))
     has_chunks = bounds[1:] > bounds[:-1]
     last = bounds[1:][has_chunks] - 1
     counts[last] = 0  # they hold what is left, whatever their words say
     value_starts = starts_of(counts)
-    num_items = np.array([min(page.num_items, _MAX_ITEMS + 1) for page in pages], np.int64)
-    left = num_items - (value_starts[bounds[1:]] - value_starts[bounds[:-1]])
-    if (left < 0).any() or (num_items > _MAX_ITEMS).any() or num_items[~has_chunks].any():
+    left = pages.num_items - (value_starts[bounds[1:]] - value_starts[bounds[:-1]])
+    if (left < 0).any() or (pages.num_items > _MAX_ITEMS).any() or pages.num_items[~has_chunks].any():
         raise CorruptDataError("chunks that cannot hold as many values as their page has")
     counts[last] = left[has_chunks]
     return bounds, sizes, counts
 
 
-def _decode_repetition(pages: Sequence[PageWords], bounds: Int64s) -> tuple[Int64s, Mask]:
+def _decode_repetition(pages: PageWords, index: Bytes, bounds: Int64s) -> tuple[Int64s, Mask]:
     """Return rows that start in each chunk, and which chunks begin with a preamble."""
-    indexes = [page.index for page in pages if page.index is not None]
-    _check_each(pages, "bytes of repetition index", [len(index_bytes) for index_bytes in indexes], 16 * np.diff(bounds))
-    table = np.concatenate(indexes).view("<u8").reshape(-1, 2)
+    _check_each("bytes of repetition index", pages.index_bytes, 16 * np.diff(bounds))
+    table = index.view("<u8").reshape(-1, 2)
     if (table > np.uint64(_MAX_ITEMS)).any():
         raise CorruptDataError("a repetition index counts more rows than there can be")
     is_left = table[:, 1] > 0
@@ -223,10 +237,10 @@ def _decode_repetition(pages: Sequence[PageWords], bounds: Int64s) -> tuple[Int6
     return started, has_preamble
 
 
-def _check_each(pages: Sequence[PageWords], what: str, expected: Sequence[int], sizes: Int64s) -> None:
+def _check_each(what: str, expected: Int64s, sizes: Int64s) -> None:
     wrong = np.flatnonzero(sizes != expected)
-    if len(pages) != len(expected) or len(wrong):
-        at = int(wrong[0]) if len(wrong) else 0
+    if len(wrong):
+        at = int(wrong[0])
         raise CorruptDataError(f"the chunks of a page call for {int(sizes[at])} {what}, but there are {expected[at]}")
 
 

@@ -126,6 +126,26 @@ def decode_dictionaries(pages: Sequence[tuple[MiniBlockLayout, Bytes]]) -> list[
     ]
 
 
+def decode_joined_dictionaries(
+    layouts: Sequence[MiniBlockLayout], memory: Bytes, starts: Int64s, sizes: Int64s
+) -> Values:
+    """Decode the dictionaries of pages, which are encoded alike, end to end.
+
+    Args:
+        layouts: Layouts of the pages.
+        memory: Holds the dictionaries.
+        starts: Shape (pages,): where they lie in it.
+        sizes: Shape (pages,): their bytes.
+    """
+    encoding, counts = layouts[0].dictionary, [layout.num_dictionary_items for layout in layouts]
+    assert encoding is not None  # noqa: S101 - callers ask for nothing else
+    blocks = Chunks(buffers=(memory,), starts=starts[None], sizes=sizes[None], counts=np.array(counts, np.int64))
+    items = registry.decode_joined(encoding, blocks)
+    if len(items) != sum(counts):
+        raise CorruptDataError(f"dictionaries of {len(items)} items where pages have {sum(counts)}")
+    return items
+
+
 def _items(layout: MiniBlockLayout, data: Bytes) -> _Items:
     return data.tobytes(), layout.num_dictionary_items
 

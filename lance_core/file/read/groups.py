@@ -327,7 +327,7 @@ def _job_of_files(reads: Sequence[ColumnRead], options: ReadOptions) -> GroupJob
             index = read.pages.indexes[part.number]
             indexes.append(replace(index, table=ChunkTable(grid=index.table.grid + shift, has_preamble=None)))
         num_rows += len(read.rows)
-    group = _chunk_group(reads[0].column, join_indexes(indexes), range(num_rows))
+    group = chunk_group(reads[0].column, join_indexes(indexes), range(num_rows))
     return GroupJob(reads[0], group, None, options.keeps_dictionaries)
 
 
@@ -372,10 +372,11 @@ def _chunks_of_pages(read: ColumnRead, parts: list[PageSlice]) -> MiniBlockGroup
         each = [first + np.asarray(part.rows) for first, part in zip(firsts, parts, strict=True)]
         rows = each[0] if len(each) == 1 else np.concatenate(each)
     numbers = tuple([part.number for part in parts])
-    return _chunk_group(read.column, read.pages.index_of(numbers, is_kept=not isinstance(rows, range)), rows)
+    return chunk_group(read.column, read.pages.index_of(numbers, is_kept=not isinstance(rows, range)), rows)
 
 
-def _chunk_group(column: Column, index: MiniBlockIndex, rows: Rows) -> MiniBlockGroup:
+def chunk_group(column: Column, index: MiniBlockIndex, rows: Rows) -> MiniBlockGroup:
+    """Return rows of the pages of an index."""
     selection = chunk_table.select_rows(index.table, rows)
     return MiniBlockGroup(column, index, selection, ByteRanges(*chunk_table.byte_ranges(index.table, selection.chunks)))
 
@@ -410,7 +411,7 @@ def _sparse_group(
     if not len(rows.values):
         return _SparseGroup(column, len(part.rows), rows, None)
     if index.chunks is not None:
-        return _SparseGroup(column, len(part.rows), rows, _chunk_group(column, index.chunks, rows.values))
+        return _SparseGroup(column, len(part.rows), rows, chunk_group(column, index.chunks, rows.values))
     inside = values_slice(part, layout, index.layout)._replace(rows=rows.values)
     parts: list[Bytes] = []
     if index.rows is not None:

@@ -154,7 +154,9 @@ def decode_indexes(pages: Sequence[PageRead]) -> list[MiniBlockIndex]:
         alike.setdefault((layout.has_large_chunk, layout.rep is None), []).append((number, layout, views))
     indexes: dict[int, MiniBlockIndex] = {}
     for group in alike.values():
-        tables = chunk_table.page_tables([_page_words(pages[number], layout, views) for number, layout, views in group])
+        parts = [pages[number] for number, _, _ in group]
+        chunk_words = _page_words(parts, [layout for _, layout, _ in group], [views for _, _, views in group])
+        tables = chunk_table.split_table(*chunk_table.page_tables(chunk_words))
         items = mini_block.decode_dictionaries(
             [(layout, views[layout.dictionary is not None]) for _, layout, views in group]
         )
@@ -170,18 +172,24 @@ def mini_block_layout(layout: PageLayout) -> MiniBlockLayout:
     return layout
 
 
-def _page_words(page: PageRead, layout: MiniBlockLayout, buffers: list[Bytes]) -> PageWords:
-    part = page.part
-    position, size = part.page.buffers[1]
+def _page_words(
+    pages: Sequence[PageRead], layouts: Sequence[MiniBlockLayout], buffers: Sequence[list[Bytes]]
+) -> PageWords:
+    """Return the chunk words of pages that are alike."""
+    chunk_words = [page_buffers[0] for page_buffers in buffers]
+    index = [page_buffers[-1] for page_buffers in buffers]
+    positions, data_sizes = np.array([page.part.page.buffers[1] for page in pages], np.int64).T
     return PageWords(
-        chunk_words=buffers[0],
-        is_large=layout.has_large_chunk,
-        index=None if layout.rep is None else buffers[-1],
-        num_items=layout.num_items,
-        num_rows=part.page.num_rows,
-        data_size=size,
-        position=position,
-        first_row=page.first_row,
+        chunk_words=chunk_words[0] if len(chunk_words) == 1 else np.concatenate(chunk_words),
+        word_bytes=np.array([len(view) for view in chunk_words], np.int64),
+        is_large=layouts[0].has_large_chunk,
+        index=None if layouts[0].rep is None else np.concatenate(index),
+        index_bytes=np.array([len(view) for view in index], np.int64),
+        num_items=chunk_table.counts_of_items([layout.num_items for layout in layouts]),
+        num_rows=np.array([page.part.page.num_rows for page in pages], np.int64),
+        data_sizes=data_sizes,
+        positions=positions,
+        first_rows=np.array([page.first_row for page in pages], np.int64),
     )
 
 

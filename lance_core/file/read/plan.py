@@ -23,6 +23,7 @@ from lance_core.file.read.direct import DirectJob
 from lance_core.file.read.field_reader import pick_joined, selected_rows
 from lance_core.file.read.groups import group_jobs, joined_jobs
 from lance_core.file.read.page_index import PageRead, decode_indexes, index_ranges
+from lance_core.file.read.page_runs import page_runs
 from lance_core.file.read.scalar import ScalarJob
 from lance_core.format.file.page_layout import MiniBlockLayout
 
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from lance_core.file.read.column_read import Job
     from lance_core.file.read.field_reader import FieldReader
     from lance_core.file.read.field_shapes import FieldShape
+    from lance_core.file.read.page_runs import PageRun
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,11 +191,11 @@ def plan_files(fields: Sequence[LeavesField], leaves: Sequence[Sequence[ColumnRe
     Returns:
         For each field arrays that hold the rows of all files, one after the other.
     """
-    columns = [read for reads in leaves for read in reads if not read.arrays]
-    yield from _load_indexes(columns)
+    runs, columns = page_runs(leaves)
+    yield from _load_indexes(columns, runs)
     options = ReadOptions(is_near=True)
     jobs, others = batch_jobs(columns, options)
-    yield from _decode(jobs + [job for read in others for job in group_jobs(read, options)])
+    yield from _decode([*runs, *jobs, *[job for read in others for job in group_jobs(read, options)]])
     arrays = iter([list(chain.from_iterable([read.arrays for read in reads])) for reads in leaves])
     return [field.join([next(arrays) for _ in range(field.num_leaves)]) for field in fields]
 
@@ -224,7 +226,7 @@ def plan_dictionary(field: FieldReader, rows: range) -> ReadPlan[list[Any]]:
     return field.plan(rows)
 
 
-def _load_indexes(reads: Sequence[ColumnRead]) -> ReadPlan[None]:
+def _load_indexes(reads: Sequence[ColumnRead], runs: Sequence[PageRun] = ()) -> ReadPlan[None]:
     """Find the pages that hold rows, and read what tells where the rows are, as far as it is not known."""
     missing: list[tuple[ColumnRead, PageSlice, Ranges]] = []
     for read, part in find_pages(reads):
@@ -232,10 +234,10 @@ def _load_indexes(reads: Sequence[ColumnRead]) -> ReadPlan[None]:
             missing.append((read, part, ranges))
         else:
             read.pages.ready.add(part.number)
-    if not missing:
+    if not missing and not runs:
         return  # one read less
     wanted = [(start + read.base, end + read.base) for read, _, ranges in missing for start, end in ranges]
-    buffers = iter((yield wanted))
+    buffers = iter((yield [*wanted, *[run.index_ranges for run in runs]]))
     chunked: list[tuple[ColumnRead, PageRead]] = []
     for read, part, ranges in missing:
         column_buffers = [next(buffers) for _ in ranges]
@@ -247,6 +249,8 @@ def _load_indexes(reads: Sequence[ColumnRead]) -> ReadPlan[None]:
     indexes = decode_indexes([page for _, page in chunked])
     for (read, page), index in zip(chunked, indexes, strict=True):
         read.pages.keep_index(page.part.number, index)
+    for run in runs:
+        run.find_chunks(next(buffers))
 
 
 def _decode(jobs: Sequence[Job]) -> ReadPlan[None]:

@@ -68,6 +68,10 @@ MAX_LOOKED_UP_ITEMS = 1 << 14
 MOST_TOGETHER = 1 << 17
 """Values of a batch that takes no further column: what is decoded together should stay in the cache (row 25)."""
 
+FEWEST_PAGES_OF_A_RUN, MOST_ROWS_OF_A_RUN_PAGE, LEAST_SHARE_OF_A_RUN_PAGE = 2, 1 << 13, 1 / 16
+"""Pages of one leaf in several files that are decoded as one: their number, the rows of each, and the share of these
+that is wanted (row 26, "scan of 500 small fragments")."""
+
 # --- the cache ---
 
 MOST_CACHED_FILES = 64
@@ -202,6 +206,11 @@ def are_read_whole(num_touched: int, num_chunks: int) -> bool:
 def fits_group(num_bytes: int, num_items: int) -> bool:
     """Return whether pages of so many bytes and items of dictionaries are decoded at one go."""
     return num_bytes <= MAX_GROUP_BYTES and num_items <= MAX_GROUP_ITEMS
+
+
+def is_in_run(num_wanted: int, num_rows: int) -> bool:
+    """Return whether so many rows of the only page of a file are read with those of other files as one page."""
+    return num_rows * LEAST_SHARE_OF_A_RUN_PAGE <= num_wanted and num_rows <= MOST_ROWS_OF_A_RUN_PAGE
 
 
 def pays_to_join(num_alike: int, num_joined: int) -> bool:

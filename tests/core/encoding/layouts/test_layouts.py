@@ -21,21 +21,30 @@ def _path(kind):
     return leaf_paths(Schema.from_arrow(pa.schema([pa.field("c", kind)])).fields[0])[0]
 
 
-def _page(words, *, num_items, index=None, position=0, first_row=0, num_rows=None, **more):
-    num_rows = num_items if num_rows is None else num_rows
+def _pages(*pages):
+    """Chunk words of pages, each given as arguments of `_table`."""
+    words = [page["words"] for page in pages]
+    indexes = [page.get("index") for page in pages]
+
+    def numbers(name, default):
+        return np.array([page[name] if name in page else default(page) for page in pages], np.int64)
+
     return chunk_table.PageWords(
-        chunk_words=words,
-        num_items=num_items,
-        index=index,
-        num_rows=num_rows,
-        position=position,
-        first_row=first_row,
-        **more,
+        chunk_words=np.concatenate(words),
+        word_bytes=np.array([len(one) for one in words]),
+        is_large=pages[0]["is_large"],
+        index=None if indexes[0] is None else np.concatenate(indexes),
+        index_bytes=np.array([0 if index is None else len(index) for index in indexes]),
+        num_items=numbers("num_items", None),
+        num_rows=numbers("num_rows", lambda page: page["num_items"]),
+        data_sizes=numbers("data_size", None),
+        positions=numbers("position", lambda _: 0),
+        first_rows=numbers("first_row", lambda _: 0),
     )
 
 
 def _table(words, **more):
-    return chunk_table.page_tables([_page(words, **more)])[0]
+    return chunk_table.page_tables(_pages({"words": words, **more}))[0]
 
 
 def _mini_block(words, chunks, *, layers, rep=None, values, num_items, is_large):
@@ -231,8 +240,12 @@ def test_pages_are_decoded_as_if_each_were_alone():
         words = chunk_table.encode_words(rng.integers(1, 100, num_chunks) * 8, counts, is_large=True)
         num_items = int(counts[:-1].sum()) + 3 if num_chunks else 0
         place = {"position": int(rng.integers(0, 1 << 40)), "first_row": 1000 * number}
-        pages.append(_page(words, is_large=True, num_items=num_items, data_size=1 << 20, **place))
-    for page, table in zip(pages, chunk_table.page_tables(pages), strict=True):
-        assert (table.grid == chunk_table.page_tables([page])[0].grid).all()
-        assert int(table.counts.sum()) == page.num_items
-        assert not len(table.counts) or (table.starts[0], table.first_rows[0]) == (page.position, page.first_row)
+        pages.append({"words": words, "is_large": True, "num_items": num_items, "data_size": 1 << 20, **place})
+    tables = chunk_table.split_table(*chunk_table.page_tables(_pages(*pages)))
+    for page, table in zip(pages, tables, strict=True):
+        assert (table.grid == _table(**page).grid).all()
+        assert int(table.counts.sum()) == page["num_items"]
+        is_there = table.starts[:1].tolist() == [page["position"]] and table.first_rows[:1].tolist() == [
+            page["first_row"]
+        ]
+        assert is_there or not len(table.counts)

@@ -1,0 +1,183 @@
+"""The vector kernel for small files: pages of a leaf that are encoded alike in all of them, decoded as one; pure.
+
+What is done for each page of each file costs more than the few values of a page. So the numbers of all pages become
+arrays before anything is done with them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lance_core.common.frozen import replace
+from lance_core.encoding.kernels import gather, starts_of
+from lance_core.encoding.layouts import chunk_table, mini_block
+from lance_core.encoding.plans import ByteRanges
+from lance_core.file.read import strategy
+from lance_core.file.read.groups import chunk_group
+from lance_core.file.read.page_index import MiniBlockIndex
+from lance_core.format.file.page_layout import MiniBlockLayout
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lance_core.encoding.plans import RangeBuffers, Rows
+    from lance_core.encoding.values import Int64s
+    from lance_core.file.read.column_read import ColumnRead
+    from lance_core.file.read.groups import MiniBlockGroup
+
+
+@dataclass(slots=True)
+class PageRun:
+    """Pages of one leaf, each the only one of its file.
+
+    Attributes:
+        reads: Reads of the leaf in the files.
+        numbers: Which of the files these are; where neighbours follow one another, so do their rows.
+        layouts: Layouts of the pages, which differ in numbers of values at most.
+        extents: Shape (2, buffers, pages): position and bytes of each buffer of the pages.
+    """
+
+    reads: list[ColumnRead]
+    numbers: list[int]
+    layouts: tuple[MiniBlockLayout, ...]
+    extents: Int64s
+    _group: MiniBlockGroup | None = None
+
+    @property
+    def index_ranges(self) -> ByteRanges:
+        """The byte ranges of chunk words, dictionaries and repetition indexes."""
+        starts, sizes = np.delete(self.extents, 1, axis=1).reshape(2, -1)
+        return ByteRanges(starts, starts + sizes)
+
+    def find_chunks(self, buffers: RangeBuffers) -> None:
+        """Find the chunks that hold the wanted rows.
+
+        Args:
+            buffers: What `index_ranges` asked for.
+
+        Raises:
+            CorruptDataError: Words, dictionaries or a repetition index that do not fit their page.
+        """
+        (positions, sizes), layout = self.extents, self.layouts[0]
+        starts = buffers.in_memory(positions)
+        num_rows = np.array([read.column.pages[0].num_rows for read in self.reads], np.int64)
+        first_rows = starts_of(num_rows)
+        chunk_words = chunk_table.PageWords(
+            chunk_words=gather(buffers.memory, starts[0], sizes[0]),
+            word_bytes=sizes[0],
+            is_large=layout.has_large_chunk,
+            index=None if layout.rep is None else gather(buffers.memory, starts[-1], sizes[-1]),
+            index_bytes=sizes[-1],
+            num_items=chunk_table.counts_of_items([layout.num_items for layout in self.layouts]),
+            num_rows=num_rows,
+            data_sizes=sizes[1],
+            positions=positions[1],
+            first_rows=first_rows[:-1],
+        )
+        table, bounds = chunk_table.page_tables(chunk_words)
+        dictionary = None
+        if layout.dictionary is not None:
+            dictionary = mini_block.decode_joined_dictionaries(self.layouts, buffers.memory, starts[2], sizes[2])
+        index = MiniBlockIndex(self.layouts, bounds, table, dictionary, None)
+        self._group = chunk_group(self.reads[0].column, index, self._rows(first_rows))
+
+    def _rows(self, first_rows: Int64s) -> Rows:
+        """Return the wanted rows, counted from the first one of all pages."""
+        if sum([len(read.rows) for read in self.reads]) == first_rows[-1]:
+            return range(int(first_rows[-1]))
+        parts = zip(self.reads, first_rows.tolist(), strict=False)
+        return np.concatenate([np.asarray(read.rows, np.int64) + first for read, first in parts])
+
+    @property
+    def group(self) -> MiniBlockGroup:
+        """The chunks that hold the rows."""
+        if self._group is None:
+            raise ValueError("rows are decoded before it is known where they are")
+        return self._group
+
+    @property
+    def ranges(self) -> ByteRanges:
+        """The byte ranges of the chunks."""
+        return self.group.ranges
+
+    def decode(self, buffers: RangeBuffers) -> None:
+        """Decode the rows; the first one of neighbouring files takes those of all."""
+        array = self.group.decode(buffers)
+        cuts = [0, *[at for at, (low, high) in enumerate(pairwise(self.numbers), 1) if high > low + 1]]
+        bounds = starts_of(np.array([len(read.rows) for read in self.reads], np.int64)).tolist()
+        for at, end in pairwise([*cuts, len(self.reads)]):
+            self.reads[at].arrays.append(array.slice(bounds[at], bounds[end] - bounds[at]))
+
+
+def page_runs(leaves: Sequence[Sequence[ColumnRead]]) -> tuple[list[PageRun], list[ColumnRead]]:
+    """Put pages of each leaf together that can be decoded as one.
+
+    Args:
+        leaves: For each leaf its reads in all files, in the order of their rows; those whose rows are there already
+            are passed over.
+
+    Returns:
+        The pages, and the reads of others.
+    """
+    runs: list[PageRun] = []
+    others: list[ColumnRead] = []
+    kinds: dict[int, object] = {}
+    for reads in leaves:
+        alike: dict[object, list[tuple[int, MiniBlockLayout]]] = {}
+        for number, read in enumerate(reads):
+            layout = _layout(read)
+            if layout is not None:
+                kind = kinds.get(id(layout))
+                if kind is None:
+                    kind = kinds[id(layout)] = _kind(layout)
+                alike.setdefault(kind, []).append((number, layout))
+        joined: set[int] = set()
+        for pages in alike.values():
+            run = _run(reads, pages)
+            if run is not None:
+                runs.append(run)
+                joined.update(run.numbers)
+        others += [read for number, read in enumerate(reads) if number not in joined and not read.arrays]
+    return runs, others
+
+
+def _layout(read: ColumnRead) -> MiniBlockLayout | None:
+    """Return the layout of the only page of a file; None if it is better read by itself."""
+    column = read.column
+    if read.arrays or len(column.pages) != 1 or not column.is_simple or column.path.items_per_row != 1:
+        return None
+    if not strategy.is_in_run(len(read.rows), column.pages[0].num_rows):
+        return None
+    layout = read.pages.layout(column, 0)
+    return layout if isinstance(layout, MiniBlockLayout) and layout.blob_layers is None else None
+
+
+def _kind(layout: MiniBlockLayout) -> object:
+    """Return what pages are alike in."""
+    key = (layout.values, layout.definition, layout.rep, layout.layers, layout.dictionary)
+    return (*key, layout.has_large_chunk, layout.num_buffers, layout.has_repetition_index)
+
+
+def _run(reads: Sequence[ColumnRead], pages: Sequence[tuple[int, MiniBlockLayout]]) -> PageRun | None:
+    """Return pages that are alike as a run; None if they are few, or more than is decoded at one go."""
+    if len(pages) < strategy.FEWEST_PAGES_OF_A_RUN:
+        return None
+    members = [reads[number] for number, _ in pages]
+    buffers = [read.column.pages[0].buffers for read in members]
+    num_items = sum([layout.num_dictionary_items for _, layout in pages])
+    if not strategy.fits_group(sum([extents[1][1] for extents in buffers]), num_items):
+        return None
+    extents = np.array(buffers, np.int64).transpose(2, 1, 0)
+    extents[0] += np.array([read.base for read in members], np.int64)
+    # Layouts that share their parts are compared in no time.
+    first, shared = pages[0][1], dict[tuple[int, int], MiniBlockLayout]()
+    for _, layout in pages:
+        sizes = (layout.num_items, layout.num_dictionary_items)
+        if sizes not in shared:
+            shared[sizes] = replace(first, num_items=sizes[0], num_dictionary_items=sizes[1])
+    layouts = tuple([shared[layout.num_items, layout.num_dictionary_items] for _, layout in pages])
+    return PageRun(members, [number for number, _ in pages], layouts, extents)
