@@ -37,6 +37,30 @@ def test_every_public_name_is_there():
         _ = lance_core.Sessions
 
 
+FIRST = """
+import sys
+import lance_core
+uri, work = sys.argv[1:]
+table = lance_core.dataset(uri)
+before = set(sys.modules)
+eval(work)
+print(*set(sys.modules) - before)
+"""
+
+
+def _imported_by(work, uri):
+    command = [sys.executable, "-c", FIRST, uri, work]
+    return set(subprocess.run(command, capture_output=True, text=True, check=True).stdout.split())
+
+
+def test_the_first_simple_filter_does_not_import_sqlglot(tmp_path):
+    uri = lance_core.write_dataset(pa.table({"a": [1, 2, 3], "b": ["x", "y", None]}), tmp_path / "t").uri
+    condition = "a < 3 AND NOT (b = 'x' OR b IS NULL) OR a IN (5, 6) AND b LIKE 'x%'"
+    imported = _imported_by(f"table.to_table(filter={condition!r})", uri)
+    assert "lance_core.sql.simple_condition" in imported
+    assert not imported & {"sqlglot", "lance_core.sql.parse", "difflib"}
+
+
 WORKS = """
 import sys
 import lance_core
