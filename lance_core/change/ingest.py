@@ -73,8 +73,9 @@ def is_at_hand(data: Any) -> bool:
 
 def plain_schema(schema: pa.Schema) -> pa.Schema:
     """Return the schema with views of text and bytes replaced by text and bytes, at any depth."""
-    types = [without_views(field.type) for field in schema]
-    if all(kind.equals(field.type) for kind, field in zip(types, schema, strict=True)):
+    stored = schema.types
+    types = [without_views(kind) for kind in stored]
+    if types == stored:  # of lists, the same objects are equal without being compared
         return schema
     fields = [field.with_type(kind) for kind, field in zip(types, schema, strict=True)]
     return pa.schema(fields, metadata=schema.metadata)

@@ -188,7 +188,7 @@ def stage_fragments(
             for batch in batches:
                 for part in _pieces(fit_batch(batch, fields), staging, limits.max_rows_per_file):
                     staging.write(part)
-                    span.add(rows=part.num_rows, num_bytes=part.nbytes)
+                    span.add(rows=part.num_rows, num_bytes=part.nbytes if span.is_observed else 0)
                     if staging.is_full(limits):
                         staging.finish()
             staging.finish()

@@ -458,12 +458,10 @@ def without_views(kind: pa.DataType) -> pa.DataType:
     """
     if isinstance(kind, pa.BaseExtensionType):  # those made in Python have no hash
         return pa.json_(without_views(kind.storage_type)) if isinstance(kind, pa.JsonType) else kind
-    if kind in _PLAIN:
-        return _PLAIN[kind]
     if pa.types.is_dictionary(kind):
         return pa.dictionary(kind.index_type, without_views(kind.value_type), kind.ordered)
-    if not pa.types.is_nested(kind):
-        return kind
+    if not kind.num_fields:
+        return _PLAIN.get(kind.id, kind)
     fields = [kind.field(number) for number in range(kind.num_fields)]
     plain = [field.with_type(without_views(field.type)) for field in fields]
     if plain == fields:
@@ -478,7 +476,7 @@ def without_views(kind: pa.DataType) -> pa.DataType:
     return next((of(plain[0]) for is_kind, of in make.items() if is_kind(kind)), kind)
 
 
-_PLAIN = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
+_PLAIN = {pa.string_view().id: pa.string(), pa.binary_view().id: pa.binary()}
 
 
 def as_type(array: pa.Array, kind: pa.DataType) -> pa.Array:

@@ -154,10 +154,13 @@ def file_limits(
 ) -> FileLimits:
     """Check when a data file is full, a page of it, and a row group of a file of version 0.1."""
     from lance_core.file.write.field_writer import RowGroups  # noqa: PLC0415 whoever writes no file needs no encoder
-    from lance_core.file.write.writer import PAGE_BYTES  # noqa: PLC0415 whoever writes no file needs no encoder
 
-    if max_page_bytes is not None and max_page_bytes < 1:
-        raise InvalidInputError(f"max_page_bytes must be at least 1, not {max_page_bytes}; nothing was written")
+    if max_page_bytes is not None:
+        from lance_core.file.write.writer import PAGE_BYTES  # noqa: PLC0415 likewise
+
+        if max_page_bytes < 1:
+            raise InvalidInputError(f"max_page_bytes must be at least 1, not {max_page_bytes}; nothing was written")
+        max_page_bytes = min(max_page_bytes, PAGE_BYTES)
     group_rows = DEFAULT_MAX_ROWS_PER_GROUP if max_rows_per_group is None else max_rows_per_group
     if min(max_rows_per_file, max_bytes_per_file, group_rows) < 1:
         raise InvalidInputError(
@@ -166,7 +169,7 @@ def file_limits(
     return FileLimits(
         max_rows_per_file=max_rows_per_file,
         max_bytes_per_file=max_bytes_per_file,
-        page_bytes=None if max_page_bytes is None else min(max_page_bytes, PAGE_BYTES),
+        page_bytes=max_page_bytes,
         groups=RowGroups(max_rows=group_rows),
     )
 

@@ -272,9 +272,10 @@ def _observed(
     total = None if is_filtered else sum(fragment.num_rows for fragment in fragments) - query.offset
     # Batches are wanted one by one by programs that may have a progress bar of their own.
     span = Span("scan", uri, total_rows=total, is_scoped=False, has_bar=query.plan.is_kept, fragments=len(fragments))
+    counts_bytes = span.is_observed or _LOGGER.isEnabledFor(logging.DEBUG)
     with span:
         for batch in batches:
-            span.add(rows=batch.num_rows, num_bytes=batch.nbytes)
+            span.add(rows=batch.num_rows, num_bytes=batch.nbytes if counts_bytes else 0)
             yield batch
     _LOGGER.debug("%d rows, %d bytes of %s, %.3f s", span.rows, span.num_bytes, uri, span.seconds)
 

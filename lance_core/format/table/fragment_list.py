@@ -91,6 +91,8 @@ class FragmentList:
         numbers: tuple[npt.NDArray[np.int64], ...] = (),
         highest_id: int | None = None,
         ascends: bool = False,
+        checked_for: bool | None = None,
+        incomplete: wire.Ints | None = None,
     ) -> FragmentList:
         """Wrap records as they are in a manifest, each behind its key and length.
 
@@ -100,13 +102,15 @@ class FragmentList:
             numbers: What a scan would find, side by side, if it is known.
             highest_id: The highest fragment id, if it is known.
             ascends: Whether ids are known to ascend.
+            checked_for: What `check` has found nothing wrong for.
+            incomplete: What `incomplete` returns, if it is known.
         """
         fragments = cls()
         pieces = tuple(parts)
         is_joined = len(pieces) > _MOST_PARTS or (len(pieces) > 1 and bounds[-1] <= _SMALL_LIST_BYTES)
         fragments._parts = (b"".join(pieces),) if is_joined else pieces
         fragments._bounds, fragments._numbers, fragments._highest_id = bounds, numbers, highest_id
-        fragments._ascends = ascends
+        fragments._ascends, fragments._checked_for, fragments._incomplete = ascends, checked_for, incomplete
         return fragments
 
     def __len__(self) -> int:
@@ -307,18 +311,23 @@ class FragmentList:
         if not joining:
             return self.ascending()
         frames, bounds = wire.frame([encode_fragment(fragment) for fragment in joining], FRAGMENTS_FIELD)
-        numbers = np.array([fragment_numbers.of_fragment(fragment) for fragment in joining], np.int64).T
+        of_each = [fragment_numbers.of_fragment(fragment) for fragment in joining]
+        numbers = np.array(of_each, np.int64).T
         ends = np.concatenate((self._bounds, bounds[1:] + self._bounds[-1]))
         parts = [part for part in (*self._parts, frames) if len(part)]
         before, new = self.highest_id, [fragment.id for fragment in joining]
-        longer = FragmentList.framed(
+        ascends = self._ascends and before < new[0] and all(map(lt, new, new[1:]))
+        # Who appends to 100,000 fragments does not check all of them again.
+        is_sound = ascends and all(_is_sound(joining_numbers, self._checked_for) for joining_numbers in of_each)
+        return FragmentList.framed(
             parts,
             ends,
             numbers=(self._scanned(), numbers),
             highest_id=max(before, *new),
-            ascends=self._ascends and before < new[0] and all(map(lt, new, new[1:])),
-        )
-        return longer.ascending()
+            ascends=ascends,
+            checked_for=self._checked_for if is_sound else None,
+            incomplete=self._incomplete if is_sound else None,
+        ).ascending()
 
     def _spliced(self, new: Mapping[int, Fragment | None], joining: list[Fragment]) -> FragmentList:
         """Return a list with new content at some places, where None drops what is there, and more at the end."""
@@ -435,3 +444,10 @@ class FragmentList:
             return [table_pb2.DataFragment.FromString(record) for record in records]
         except DecodeError:
             return None
+
+
+def _is_sound(numbers: tuple[int, ...], uses_stable_row_ids: bool | None) -> bool:
+    """Return whether nothing is wrong with a fragment and nothing lacking: `check` and `incomplete` for one of them."""
+    _, rows, deleted, is_deleted, lineage = numbers
+    has_right_ids = lineage == (HAS_ROW_IDS if uses_stable_row_ids else 0)
+    return 0 < rows >= deleted >= is_deleted and has_right_ids

@@ -112,6 +112,37 @@ def test_fragments_that_leave_something_out_are_found_among_many(count):
         FragmentList.of(few).check(uses_stable_row_ids=True)
 
 
+def checked(fragments):
+    assert not len(fragments.incomplete())
+    fragments.check(uses_stable_row_ids=False)
+    return fragments
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [fragment(2, deleted=101), replace(fragment(2), row_id_sequence=b"ids"), fragment(1)],
+    ids=["more deleted rows than rows", "row ids", "id that is taken"],
+)
+def test_fragments_that_join_a_checked_list_are_checked(wrong):
+    before = checked(FragmentList.of([fragment(0), fragment(1)]))
+    longer = checked(before.extended([fragment(2, deleted=100)]))
+    assert not len(longer.extended([fragment(3)]).incomplete())
+    for fragments in (before, longer):
+        with pytest.raises(CorruptDataError, match="fragment"):
+            fragments.extended([replace(wrong, id=wrong.id + len(fragments) - 2)]).check(uses_stable_row_ids=False)
+
+
+@pytest.mark.parametrize("deleted", [None, 0])
+def test_what_joins_a_checked_list_and_leaves_something_out_is_found(deleted):
+    lacking = replace(fragment(2), physical_rows=0)
+    if deleted is not None:
+        lacking = replace(
+            fragment(2, deleted=1), deletion_file=replace(fragment(2, 1).deletion_file, num_deleted_rows=0)
+        )
+    before = checked(FragmentList.of([fragment(0), fragment(1)]))
+    assert before.extended([lacking]).incomplete().tolist() == [2]
+
+
 def test_fragments_of_one_size_may_still_be_laid_out_differently():
     alike = [table_pb2.DataFragment(id=5, physical_rows=300).SerializeToString()] * 3000
     alike[1000] = table_pb2.DataFragment(id=300, physical_rows=5).SerializeToString()
