@@ -163,12 +163,14 @@ def find_frames(data: Bytes, start: int, number: int) -> Ints | None:
         fitting = min((len(data) - position) // size, run)
         if not fitting:
             return None
-        heads = data[position : position + fitting * size].reshape(fitting, size)[:, :head]
-        same = heads[:, head - 1] == data[position + head - 1]
-        for column in range(head - 1):
+        heads = data[position : position + fitting * size].reshape(fitting, size)
+        # Each look at a column of all records waits for memory, so the last two bytes are compared at one go.
+        last_two = int.from_bytes(data[position + head - 2 : position + head].tobytes(), "little")
+        same = heads[:, head - 2 : head].view("<u2")[:, 0] == last_two
+        for column in range(head - 2):
             same &= heads[:, column] == data[position + column]
         alike = fitting if same.all() else int(same.argmin())
-        frames.append(position + size * np.arange(1, alike + 1))
+        frames.append(np.arange(position + size, position + alike * size + 1, size))
         run = run * 4 if alike == run else _FIRST_RUN
         position += alike * size
         count, depth = count + alike, depth + 1

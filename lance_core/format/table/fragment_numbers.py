@@ -179,11 +179,12 @@ def _scan_alike(frames: wire.Bytes, shape: _Shape, numbers: npt.NDArray[np.int64
         alike &= word & np.uint64(mask) == np.uint64(expected)
     for row, index, bit, size in shape.numbers:
         word = values[index] >> np.uint64(bit)
-        value = word & np.uint64(0x7F)
+        value = np.bitwise_and(word, np.uint64(0x7F), out=numbers[row].view(np.uint64))
         for shift in range(1, size):
-            value |= word >> np.uint64(shift) & np.uint64(0x7F << 7 * shift)
-        numbers[row] = value.view(np.int64)
-    numbers[LINEAGE] = shape.lineage
+            word >>= np.uint64(1)
+            value |= word & np.uint64(0x7F << 7 * shift)
+    if shape.lineage:  # else there are zeros already
+        numbers[LINEAGE] = shape.lineage
     if not alike.all():
         numbers[:, ~alike] = 0
     return alike
