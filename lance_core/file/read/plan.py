@@ -83,7 +83,7 @@ class LeavesField:
 
 
 def _row_bytes(column: Column) -> float:
-    stored = sum(size for page in column.pages for _, size in page.buffers) / max(1, column.num_rows)
+    stored = sum([size for page in column.pages for _, size in page.buffers]) / max(1, column.num_rows)
     try:
         least = column.kind.bit_width / 8
     except ValueError:  # no fixed width
