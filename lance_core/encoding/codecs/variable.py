@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 MAX_INT32 = (1 << 31) - 1
 _PAD = 72
 _BACK = "Variable: offsets go back"
+_MORE_ROOM = 1.02
+"""Room for scattered strings beside what as many take on average."""
 _LEAST_RUN = 4
 """From so many chunks with as many values as their neighbours on average, neighbours are decoded together."""
 
@@ -94,17 +96,22 @@ def decode_some(encoding: Variable, chunks: Chunks, positions: Int64s) -> Variab
     dtype, kind = (np.int64, pa.large_binary()) if offset_bits == 64 else (np.int32, pa.binary())
     if len(memory) > np.iinfo(dtype).max or (starts[1:] < starts[:-1] + chunks.sizes[0][:-1]).any():
         return None
-    raw, _, _ = _read_offsets(offset_bits, chunks)
-    out = empty(len(raw), dtype)
-    _shift_offsets(raw, counts, starts, out, has_last=True)
+    raw, begins, ends = _read_offsets(offset_bits, chunks)
+    out = empty(len(raw) + 1, dtype)
+    _shift_offsets(raw, counts, starts, out[:-1], has_last=True)
+    out[-1] = out[-2]
     if (out[1:] < out[:-1]).any():
         raise CorruptDataError(_BACK)
-    # Between two chunks stands one value that nobody wants: what lies between their bytes.
+    # Between two chunks stands one value that nobody wants: what lies between their bytes. The last one is empty, and
+    # is taken so often that Arrow makes room once: it makes room for as many elements of mean size as are taken.
     array = pa.Array.from_buffers(kind, len(out) - 1, [None, pa.py_buffer(out), pa.py_buffer(memory)])
     of_each = positions.searchsorted(starts_of(counts))
-    positions_with_gaps = np.repeat(np.arange(len(counts)), of_each[1:] - of_each[:-1])
-    np.add(positions_with_gaps, positions, out=positions_with_gaps)
-    _, bounds, data = take_inside(array, positions_with_gaps).buffers()
+    mean = int((ends - begins).sum()) / int(counts.sum())
+    room = int(len(positions) * _MORE_ROOM * mean * len(array) / max(1, int(out[-1]) - int(out[0])))
+    indices = np.full(max(room, len(positions)), len(array) - 1)
+    indices[: len(positions)] = np.repeat(np.arange(len(counts)), of_each[1:] - of_each[:-1])
+    np.add(indices[: len(positions)], positions, out=indices[: len(positions)])
+    _, bounds, data = take_inside(array, indices).buffers()
     offsets: npt.NDArray[Any] = np.frombuffer(bounds, dtype, len(positions) + 1)
     return VariableValues(offsets, view_buffer(data))
 

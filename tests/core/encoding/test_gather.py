@@ -4,7 +4,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from lance_core.encoding.kernels import gather, gather_between
+from lance_core.encoding.codecs import variable
+from lance_core.encoding.kernels import chunk_counts, gather, gather_between
+from lance_core.encoding.values import VariableValues
+from lance_core.format.file.encodings import Variable
 
 _SIZE = 500
 _COUNT = 300
@@ -33,14 +36,31 @@ def test_ranges_may_come_in_any_order_and_overlap():
     assert gather(_MEMORY, starts, sizes).tobytes() == _expected(starts, sizes)
 
 
+def _allocations(call):
+    pool = pa.default_memory_pool()
+    before = pool.num_allocations()
+    result = call()
+    return pool.num_allocations() - before, result
+
+
 @pytest.mark.skipif(not hasattr(pa.MemoryPool, "num_allocations"), reason="this pyarrow does not count allocations")
 def test_room_for_ranges_is_made_once():
-    pool = pa.default_memory_pool()
+    assert (
+        _allocations(lambda: gather(_MEMORY, *_ranges(8)))[0] == _allocations(lambda: gather(_MEMORY, *_ranges(400)))[0]
+    )
 
-    def allocations(gap):
-        starts, sizes = _ranges(gap)
-        before = pool.num_allocations()
-        gather(_MEMORY, starts, sizes)
-        return pool.num_allocations() - before
 
-    assert allocations(8) == allocations(400)
+@pytest.mark.skipif(not hasattr(pa.MemoryPool, "num_allocations"), reason="this pyarrow does not count allocations")
+def test_room_for_scattered_strings_is_made_once():
+    positions = np.arange(0, 3200, 2)
+
+    def allocations(length):
+        offsets = np.arange(3201, dtype=np.int32) * length
+        values = VariableValues(offsets, np.arange(offsets[-1], dtype=np.uint32).astype(np.uint8))
+        chunks = variable.encode_chunks(values, chunk_counts(3200, 32))
+        count, decoded = _allocations(lambda: variable.decode_some(Variable(32), chunks, positions))
+        assert decoded.offsets.tolist() == (np.arange(len(positions) + 1) * length).tolist()
+        assert decoded.data.tobytes() == values.data.reshape(3200, length)[::2].tobytes()
+        return count
+
+    assert allocations(200) == allocations(10)  # of long strings a chunk holds more bytes than of offsets
