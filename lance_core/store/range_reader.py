@@ -35,7 +35,9 @@ WHOLE_BYTES = 1 << 20
 FAR_AT_ONCE = 64
 """Objects of one store that are read at the same time: enough to hide how long each answer takes."""
 
-_ALIGNMENT = 64
+_ALIGNMENT, _LEAST_ALIGNMENT = 64, 16
+"""Bytes: of memory that pieces are copied to, and of what may stay where the store's client has put it."""
+
 _CHECKED_BYTES = 1000
 """Bytes of a file for each byte of its checksums, a little less than there are."""
 
@@ -234,7 +236,14 @@ class WholeReader(MemoryReader):
 
 
 def _joined(start: int, end: int, pieces: Sequence[bytes]) -> pa.Buffer:
-    """Consecutive bytes as one buffer. What is aligned in the object is aligned in memory."""
+    """Return consecutive bytes as one buffer; what is aligned in the object is aligned in memory.
+
+    One piece is copied only to align it: a tenth of the CPU time of a scan went into fresh memory for 147 MB.
+    """
+    if len(pieces) == 1 and end - start:
+        piece = pa.py_buffer(pieces[0])
+        if (piece.address - start) % _LEAST_ALIGNMENT == 0:
+            return piece
     shift = start % _ALIGNMENT
     memory = pa.allocate_buffer(shift + end - start)
     _put(pieces, np.frombuffer(memory, np.uint8)[shift:])

@@ -15,7 +15,7 @@ from lance_core.errors import LanceError, NotFoundError, UnsafeStoreError, Unsup
 from lance_core.store.cloud.cloud_store import PART_SIZE
 from lance_core.store.cloud.object_client import PARTS_IN_FLIGHT
 from lance_core.store.open import open_store
-from lance_core.store.range_reader import TAIL_SIZE, WHOLE_BYTES
+from lance_core.store.range_reader import TAIL_SIZE, WHOLE_BYTES, Deferred, RangeReader
 from lance_core.table.snapshot import find_newest, find_versions
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("short_pauses")]
@@ -80,7 +80,7 @@ def test_a_whole_object_can_be_copied_from(store):
     memory = bytearray(30)
     assert reader.copy_present(memoryview(memory), [(7, 17), (4980, 5000)]) == 2
     assert bytes(memory) == data[7:17] + data[4980:]
-    assert reader.mapped.address % 64 == 0
+    assert reader.mapped.address % 16 == 0
 
 
 def test_near_ranges_are_read_at_once(s3, store):
@@ -100,7 +100,19 @@ def test_what_is_aligned_in_the_object_is_aligned_in_memory(store):
         assert buffer.size
     starts = [64, 128, 4096, 999_936]
     buffers = store.reader("f").read_ranges([(start, start + 64) for start in starts])
-    assert all(buffer.address % 64 == 0 for buffer in buffers)
+    assert all(buffer.address % 16 == 0 for buffer in buffers)
+
+
+@pytest.mark.parametrize("is_aligned", [True, False])
+def test_a_piece_is_copied_only_to_align_it(is_aligned):
+    memory = np.arange(4096, dtype=np.uint8)
+    first = -memory.ctypes.data % 64 + (0 if is_aligned else 1)
+    piece = memoryview(memory)[first : first + 1024]
+    reader = RangeReader(lambda _: Deferred(lambda: [piece]), path="f", size=4096)
+    (buffer,) = reader.read_ranges([(128, 1152)])
+    assert buffer.to_pybytes() == bytes(piece)
+    assert buffer.address % 16 == 0
+    assert (buffer.address == memory.ctypes.data + first) is is_aligned
 
 
 def test_sizes_of_many_objects(s3, store):
