@@ -44,9 +44,9 @@ class Completion:
         return _CompletedLater(self, sink) if self._is_far else sink
 
     def submit(self, sink: ObjectWriter) -> None:
-        """Complete a file in a thread."""
+        """Complete a file in a thread, two at the same time."""
         if self._pool is None:
-            self._pool = ThreadPoolExecutor(1, thread_name_prefix="lance_core_completion")
+            self._pool = ThreadPoolExecutor(2, thread_name_prefix="lance_core_completion")
         self._pending.append(self._pool.submit(sink.commit))
 
     def wait(self, *, leave: int = 0) -> None:

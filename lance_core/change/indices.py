@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from lance_core.change.completion import Completion
 from lance_core.common.frozen import frozen
 from lance_core.errors import AlreadyExistsError, InvalidInputError, NotFoundError
 from lance_core.format.table.index_metadata import IndexFields, make_index
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from lance_core.format.table.index_metadata import IndexMetadata
     from lance_core.format.table.operations import Operation
     from lance_core.index.column import IndexedColumn
+    from lance_core.index.files import Ends
     from lance_core.index.protocol import IndexKind, Relocation, RewritableKind, Segment, SegmentContent
     from lance_core.table.snapshot import Snapshot
 
@@ -56,9 +58,10 @@ class BuildIndex:
     uuid: bytes | None = None
     sees_new_rows: bool = False
     _written: list[SegmentFiles] = field(default_factory=list[SegmentFiles])
+    _completion: Completion | None = None
 
     def prepare(self, snapshot: Snapshot) -> Operation:
-        """Read the column and write the index."""
+        """Read the column and write the index; its files may be on their way when this returns."""
         self.forget()
         kind, column = kind_named(self.kind), column_to_index(snapshot.manifest.schema, self.column)
         options = check_build(kind, column, self.options)
@@ -69,10 +72,16 @@ class BuildIndex:
             raise AlreadyExistsError(
                 f"index {self.name!r} is over another column; give another name", path=snapshot.store.uri
             )
-        target = IndexTarget.of(snapshot, kind, column, self.name, self.uuid)
+        self._completion = Completion(snapshot.store)
+        target = IndexTarget.of(snapshot, kind, column, self.name, self.uuid, ends=self._completion)
         self._written.append(target.files)
         fragments = chosen_fragments(snapshot, self.fragment_ids)
         return CreateIndex(new_indices=(target.build(fragments, options),), removed_indices=old)
+
+    def finish(self) -> None:
+        """Wait until all files are there; raises what one failed with."""
+        if self._completion is not None:
+            self._completion.wait()
 
     def forget(self) -> None:
         """Remove the files written so far."""
@@ -134,11 +143,18 @@ class IndexTarget:
 
     @classmethod
     def of(
-        cls, snapshot: Snapshot, kind: IndexKind, column: IndexedColumn, name: str, unique: bytes | None = None
+        cls,
+        snapshot: Snapshot,
+        kind: IndexKind,
+        column: IndexedColumn,
+        name: str,
+        unique: bytes | None = None,
+        *,
+        ends: Ends | None = None,
     ) -> IndexTarget:
-        """Return a target with a folder of its own."""
+        """Return a target with a folder of its own; ``ends`` as of `SegmentFiles`."""
         identity = uuid.UUID(bytes=unique) if unique else uuid.uuid4()
-        files = SegmentFiles(snapshot.store, f"{INDICES_FOLDER}/{identity}")
+        files = SegmentFiles(snapshot.store, f"{INDICES_FOLDER}/{identity}", ends)
         return cls(snapshot=snapshot, kind=kind, column=column, name=name, uuid=identity.bytes, files=files)
 
     def build(self, fragments: Iterable[Fragment], options: Mapping[str, Any]) -> IndexMetadata:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -16,11 +16,27 @@ if TYPE_CHECKING:
 
     from lance_core.file.read.reader import DataFileReader
     from lance_core.format.table.index_metadata import IndexMetadata
-    from lance_core.store.base import Store
+    from lance_core.store.base import ObjectWriter, Store
 
 _FILE_VERSION = "2.1"
 _MAX_ROWS_AT_ONCE = 1 << 16
 """Rows up to which a read as rows takes less time than to begin a scan."""
+
+
+class Ends(Protocol):
+    """Completes files while others are written; see `lance_core.change.completion.Completion`."""
+
+    def sink(self, sink: ObjectWriter, /) -> ObjectWriter:
+        """Return a writer whose ``commit`` need not wait."""
+        ...
+
+    def wait(self, *, leave: int = 0) -> None:
+        """Wait until at most so many files are being completed; raises what the first one failed with."""
+        ...
+
+    def close(self) -> None:
+        """Wait until all files are there or have failed."""
+        ...
 
 
 class SegmentFiles:
@@ -29,11 +45,14 @@ class SegmentFiles:
     Args:
         store: The dataset.
         folder: Folder of the segment.
+        ends: Completes the files that are written, and is waited for by the caller; None if they are to be there when
+            they were written.
     """
 
-    def __init__(self, store: Store, folder: str) -> None:
+    def __init__(self, store: Store, folder: str, ends: Ends | None = None) -> None:
         self._store = store
         self._folder = folder
+        self._ends = ends
         self.written: dict[str, int] = {}
         """Size of each file written here, by name."""
         self._begun: list[str] = []
@@ -55,6 +74,8 @@ class SegmentFiles:
             NotFoundError: It is missing.
         """
         path = self.path(name)
+        if self._ends is not None:
+            self._ends.wait()
         from lance_core.file.read.reader import DataFileReader  # noqa: PLC0415 whoever opens no file needs no decoder
 
         return DataFileReader(self._store.reader(path), path=f"{self._store.uri}/{path}")
@@ -80,7 +101,10 @@ class SegmentFiles:
         from lance_core.file.write.writer import DataFileWriter  # noqa: PLC0415 whoever writes no file needs no encoder
 
         self._begun.append(name)  # a store may have the file although it reports an error
-        writer = DataFileWriter(self._store.writer(self.path(name)), Schema.from_arrow(schema), version=_FILE_VERSION)
+        sink = self._store.writer(self.path(name))
+        if self._ends is not None:
+            sink = self._ends.sink(sink)
+        writer = DataFileWriter(sink, Schema.from_arrow(schema), version=_FILE_VERSION)
         try:
             for batch in batches:
                 writer.write(batch)
@@ -88,6 +112,8 @@ class SegmentFiles:
                 writer.add_schema_metadata(key, str(writer.add_global_buffer(data)).encode())
             for key, text in metadata.items():
                 writer.add_schema_metadata(key, text.encode())
+            if self._ends is not None:
+                self._ends.wait(leave=1)
             self.written[name] = writer.finish().size
         except BaseException:
             writer.abort()
@@ -95,6 +121,8 @@ class SegmentFiles:
 
     def remove(self) -> None:
         """Remove the files written here."""
+        if self._ends is not None:
+            self._ends.close()
         self._store.delete([self.path(name) for name in self._begun])
         self._begun.clear()
         self.written.clear()

@@ -163,6 +163,11 @@ def sort_keys(values: pa.Array) -> Keys:
     return keys
 
 
+def has_number_keys(kind: pa.DataType) -> bool:
+    """Return whether `sort_keys` of values of a type are integers."""
+    return pa.types.is_primitive(kind)
+
+
 def num_bytes(keys: Keys) -> int:
     """Return how much memory keys take, about."""
     return keys.nbytes + (sum(map(sys.getsizeof, keys.tolist())) if keys.dtype == object else 0)

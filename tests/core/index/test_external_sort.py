@@ -20,7 +20,7 @@ from lance_core.format.index.row_sets import (
     parts_of,
     rows_of_treemap,
 )
-from lance_core.index import order
+from lance_core.index import external_sort, order
 from lance_core.index.external_sort import ExternalSort
 from lance_core.index.order import sort_order
 
@@ -54,10 +54,24 @@ def test_runs_in_files_are_merged_in_the_order_of_indices(kind, tmp_path, monkey
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_run_is_an_eighth_of_the_memory():
-    values = pa.array(range(5000))  # with their rows 80 KB
-    assert sort(values, 8 * 90_000)[1] == 0
-    assert sort(values, 8 * 40_000)[1] == 2
+@pytest.mark.parametrize(("values", "num_shares"), [(pa.array(range(5000)), 6), (pa.array(["a" * 4] * 5000), 8)])
+def test_a_run_is_a_sixth_of_the_memory_or_an_eighth(values, num_shares):  # with their rows 80 KB
+    assert sort(values, num_shares * 90_000)[1] == 0
+    assert sort(values, num_shares * 40_000)[1] == 2
+
+
+def test_numbers_are_merged_without_asking_for_single_keys(monkeypatch):
+    num_calls = 0
+
+    def counted(values):
+        nonlocal num_calls
+        num_calls += 1
+        return order.sort_keys(values)
+
+    monkeypatch.setattr(external_sort, "sort_keys", counted)
+    num_runs = sort(VALUES["int"], 100_000)[1]
+    assert num_runs > 3
+    assert num_calls <= 3 * num_runs
 
 
 MANY = 40_000

@@ -16,7 +16,13 @@ from lance_core.dataset import LanceDataset
 from lance_core.errors import CorruptDataError, DatasetNotFoundError
 from lance_core.format.schema import Schema
 from lance_core.format.table.operations import Append
-from lance_core.format.table.paths import DELETIONS_FOLDER, TAGS_FOLDER, TRANSACTIONS_FOLDER, VERSIONS_FOLDER
+from lance_core.format.table.paths import (
+    DELETIONS_FOLDER,
+    INDICES_FOLDER,
+    TAGS_FOLDER,
+    TRANSACTIONS_FOLDER,
+    VERSIONS_FOLDER,
+)
 from lance_core.format.table.transaction import Transaction
 from lance_core.maintenance.cleanup import cleanup_old_versions
 from lance_core.store.memory import MemoryStore
@@ -268,6 +274,60 @@ def test_columns_of_an_index_are_read_together(store, kind):
     assert (index.index_type.upper(), index.num_rows_indexed) == (kind, 72)
 
 
+class SlowIndexStore(FarStore):
+    """The two files of a B-tree and the transaction file are there only together."""
+
+    def __init__(self, base, *, fails=False):
+        super().__init__()
+        for folder in ("data", VERSIONS_FOLDER):
+            for info in base.list(folder):
+                super().put(info.path, base.get(info.path))
+        self.meeting, self.fails = threading.Barrier(3), fails
+
+    def writer(self, path, /):
+        inner = super().writer(path)
+        return MeetingWriter(self, inner) if path.startswith(INDICES_FOLDER) else inner
+
+    def put(self, path, data, /):
+        if path.startswith(TRANSACTIONS_FOLDER):
+            self.meeting.wait(WAIT_S)
+        super().put(path, data)
+
+
+class MeetingWriter:
+    """A file of an index."""
+
+    def __init__(self, store, inner):
+        self.store, self.inner = store, inner
+        self.write, self.abort = inner.write, inner.abort
+
+    def commit(self):
+        self.store.meeting.wait(WAIT_S)
+        size = self.inner.commit()
+        if self.store.fails:
+            raise ConnectionError
+        return size
+
+
+def test_files_of_an_index_are_completed_together_and_beside_the_transaction(store):
+    far = SlowIndexStore(store)
+    dataset = LanceDataset("far", snapshot=open_snapshot(far))
+    dataset.create_scalar_index("a", "BTREE")
+    (index,) = dataset.describe_indices()
+    assert index.num_rows_indexed == 80
+    assert dataset.to_table(filter="a = 42")["a"].to_pylist() == [42]
+
+
+def test_an_index_whose_files_fail_is_not_committed(store):
+    far = SlowIndexStore(store, fails=True)
+    dataset = LanceDataset("far", snapshot=open_snapshot(far))
+    with pytest.raises(ConnectionError):
+        dataset.create_scalar_index("a", "BTREE")
+    assert open_snapshot(far).version == 8
+    assert list(far.list(INDICES_FOLDER)) == []
+    assert list(far.list(TRANSACTIONS_FOLDER)) == []
+
+
 # -------------------------------------------------------------------------------------------------------- data files
 
 
@@ -323,7 +383,7 @@ def test_a_file_is_written_while_the_one_before_it_is_completed():
     with ThreadPoolExecutor(1) as pool:
         staged = pool.submit(stage, store)
         assert not store.third.wait(0.2)
-        assert (len(store.begun), len(store.completing)) == (2, 1)
+        assert (len(store.begun), len(store.completing)) == (2, 2)
         store.may_complete.set()
         fragments = staged.result(WAIT_S)
     assert [fragment.files[0].path for fragment in fragments] == [path.partition("/")[2] for path in store.begun]
