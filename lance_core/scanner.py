@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
@@ -12,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from lance_core.blob import BlobFile
+from lance_core.common.frozen import replace
 from lance_core.common.signatures import with_options
 from lance_core.common.unsupported import refuse_given, with_refused
 from lance_core.errors import InvalidInputError
@@ -417,10 +417,10 @@ def make_scanner(
                 make_plan=partial(plan_scan, blob_view=blob_view(handling)),
                 ranking=ranking,
             )
-            query = replace(query, plan=with_row_starts(query.plan, snapshot.manifest))
+            scan = with_row_starts(query.plan, snapshot.manifest)
             if uses_index and not include_deleted_rows and ranking is None:
-                query = replace(query, plan=with_index_answer(query.plan, snapshot.manifest, files))
-            return query
+                scan = with_index_answer(scan, snapshot.manifest, files)
+            return query if scan is query.plan else replace(query, plan=scan)
 
     return LanceScanner(snapshot, files, fragments, plan(options.get("blob_handling")), plan)
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import field, replace
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from lance_core.common.frozen import frozen
+from lance_core.common.frozen import frozen, replace
 from lance_core.common.hints import close_names
 from lance_core.errors import InvalidInputError
 from lance_core.format.blobs import BlobView, view_schema

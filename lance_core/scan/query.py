@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
-from lance_core.common.frozen import frozen
+from lance_core.common.frozen import frozen, replace
 from lance_core.encoding.arrow_values import batch_of
 from lance_core.encoding.kernels import numbers_array, numbers_of
 from lance_core.errors import InvalidInputError, UnsupportedError

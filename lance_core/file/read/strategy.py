@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 MOST_SCALAR_ROWS = 8
 """Rows up to which values are read one by one whatever the number of columns (row 21, "take 1"). Of 500 columns both
-kernels take the same CPU time at 8 rows, of 19 columns at 15."""
+kernels take the same CPU time at 8 rows, of 19 columns at 19."""
 
-MOST_SCALAR_ROWS_OF_FEW, MOST_SCALAR_VALUES = 24, 160
+MOST_SCALAR_ROWS_OF_FEW, MOST_SCALAR_VALUES = 24, 256
 """Likewise for few columns: rows, and rows times columns. CPU time of the scalar kernel, the vector kernel's = 1:
-0.87 and 1.33 for 24 and 48 rows of one number; 1.05 and 1.17 for 24 and 32 rows of text; 0.65 and 0.88 for 16 and 32
-rows of seven columns, where the calls are fewer from 24 rows on; 0.68 and 1.11 for 12 and 16 rows of 19 columns."""
+0.82 for 24 rows of one number, 0.85 of text; 0.91 for 21 rows of twelve columns; 0.77, 0.88 and 1.06 for 13, 16 and 21
+rows of 19 columns; 0.87 and 1.00 for 20 and 24 rows of five columns of lists and structs, which have ten leaves."""
 
 MOST_DIRECT_ROWS = 1 << 10
 """Scattered rows up to which values that lie one after the other are gathered for all columns at one go, and constants
