@@ -135,6 +135,10 @@ def split_rows(first_rows: Int64s, rows: Rows) -> Iterator[tuple[int, Rows]]:
     """
     last = rows.stop if isinstance(rows, range) else int(rows[-1]) + 1
     low = int(first_rows.searchsorted(rows[0], side="right")) - 1
+    if last <= first_rows[low + 1]:  # as of most single rows and windows
+        first = int(first_rows[low])
+        yield low, range(rows.start - first, rows.stop - first) if isinstance(rows, range) else rows - first
+        return
     bounds = first_rows[low : int(first_rows.searchsorted(last)) + 1]
     if isinstance(rows, range):
         for number, (start, end) in enumerate(pairwise(bounds.tolist()), low):

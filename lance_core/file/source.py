@@ -229,11 +229,10 @@ class FileBytes:
         self, source: MappedReader, wanted: Sequence[tuple[int, int] | ByteRanges], checks: BlockChecks | None
     ) -> tuple[_Bounds, _Bounds]:
         """Ask for what is wanted; return where the ranges begin and end."""
-        ranges = np.array([request for request in wanted if not isinstance(request, ByteRanges)], np.int64).reshape(
-            -1, 2
-        )
+        ranges = [request for request in wanted if not isinstance(request, ByteRanges)]
         scattered = [request for request in wanted if isinstance(request, ByteRanges)]
-        bounds = (ranges[:, 0], ranges[:, 1]), _joined(scattered)
+        starts, ends = np.array(ranges, np.int64).T if ranges else _NOTHING
+        bounds = (starts, ends), _joined(scattered)
         for (starts, ends), checks_of_range in zip(bounds, (self._checks, checks), strict=True):
             if not len(starts):
                 continue

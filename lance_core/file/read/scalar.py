@@ -58,12 +58,13 @@ class ScalarJob:
         reads_bytes: Whether to take more than fields whose values are known without reading any bytes.
     """
 
-    __slots__ = ("_alike", "_nested", "_numbers", "_reads_bytes", "_rows")
+    __slots__ = ("_alike", "_leaves", "_nested", "_numbers", "_reads_bytes", "_rows")
 
     def __init__(self, rows: Int64s, *, reads_bytes: bool) -> None:
         self._rows = rows
         self._reads_bytes = reads_bytes
         self._numbers: list[int] = rows.tolist()
+        self._leaves: list[list[Run]] = []
         self._alike: dict[tuple[Make, tuple[int, bool]], _Alike] = {}
         self._nested: list[tuple[ScalarForm, Nest, _Field]] = []
 
@@ -84,6 +85,7 @@ class ScalarJob:
             if runs is None:
                 return False
             leaves += (runs,)
+        self._leaves += leaves
         if form.nest is not None:
             self._nested.append((form, form.nest, (leaves, arrays)))
             return True
@@ -103,10 +105,8 @@ class ScalarJob:
     @property
     def ranges(self) -> ByteRanges:
         """The byte ranges that hold the rows, each once."""
-        fields = [field for group in self._alike.values() for field in group.fields]
-        fields += [field for _, _, field in self._nested]
-        positions = [position for leaves, _ in fields for runs in leaves for _, run, _ in runs for position in run]
-        bounds = sorted({(start, start + size) for start, size, *_ in positions if size})
+        positions = [position for runs in self._leaves for _, run, _ in runs for position in run]
+        bounds = sorted({(position[0], position[0] + position[1]) for position in positions if position[1]})
         return ByteRanges(*np.array(bounds, np.int64).reshape(-1, 2).T)
 
     def decode(self, buffers: RangeBuffers) -> None:
@@ -121,6 +121,9 @@ class ScalarJob:
             whole = make(
                 rows.values, None if rows.definition is None else _slots(layers, rows, len(rows.values))[0].valid
             )
+            if len(fields) == 1:
+                fields[0][1].append(whole)
+                continue
             for at, (_, arrays) in enumerate(fields):
                 arrays.append(whole.slice(at * count, count))
         for form, nest, (leaves, arrays) in self._nested:
