@@ -7,7 +7,7 @@ all files of a fragment have the same rows.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lance_core.change.stage import FileLimits, remove_staged, stage_fragments
-from lance_core.common.frozen import frozen
+from lance_core.common.frozen import frozen, mutable
 from lance_core.encoding.kernels import numbers_array, numbers_of
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.file.write.field_writer import RowGroups
@@ -61,7 +61,7 @@ class Transform:
     batch_size: int | None = None
 
 
-@dataclass(slots=True, kw_only=True)
+@mutable(kw_only=True)
 class ColumnWriter:
     """Writes new columns of the fragments of one version.
 
@@ -171,7 +171,7 @@ def _holding(file: DataFile) -> Fragment:
     return Fragment(id=0, files=(file,), physical_rows=0)
 
 
-@dataclass(slots=True, kw_only=True)
+@mutable(kw_only=True)
 class _Filler:
     """Puts rows in their places and fills those between them: with null, or else with a neighbour's value.
 

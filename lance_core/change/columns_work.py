@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lance_core.change.column_files import ColumnWriter
+from lance_core.common.frozen import mutable
 from lance_core.format.table.operations import DataReplacement
 from lance_core.table.new_ids import RANDOM_IDS
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from lance_core.table.snapshot import Snapshot
 
 
-@dataclass(slots=True, kw_only=True)
+@mutable(kw_only=True)
 class ColumnsWork:
     """Writes new columns of all fragments of a snapshot.
 

@@ -8,7 +8,7 @@ happen are removed, files of one whose fate is unknown stay.
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ from lance_core.change.completion import Completion, Uploads
 from lance_core.change.retries import commit_work
 from lance_core.change.stage import remove_staged
 from lance_core.change.stage_ahead import OutdatedError
-from lance_core.common.frozen import frozen
+from lance_core.common.frozen import frozen, mutable
 from lance_core.errors import CommitOutcomeUnknownError
 from lance_core.format.table.deletion import bitmap_from_numpy
 from lance_core.format.table.operations import Delete, Update
@@ -89,7 +89,7 @@ def removing_staged(
         raise
 
 
-@dataclass(slots=True, kw_only=True)
+@mutable(kw_only=True)
 class Marker:
     """Finds the rows that match a condition and writes deletion files for them; nothing is committed.
 
@@ -168,7 +168,7 @@ class Marker:
         self._uploads.put(contents)
 
 
-@dataclass(slots=True, kw_only=True)
+@mutable(kw_only=True)
 class MarkWork:
     """Mark the rows that match, then make an operation of that.
 

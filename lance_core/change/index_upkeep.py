@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from lance_core.change.fragment_reuse import ReuseState, later_moves, write_fragment_reuse
 from lance_core.change.indices import IndexTarget, forget_files
-from lance_core.common.frozen import frozen
+from lance_core.common.frozen import frozen, mutable
 from lance_core.errors import CorruptDataError, InvalidInputError, LanceError, NotFoundError, UnsupportedError
 from lance_core.format.table.index_metadata import holds_row_ids, index_fields, index_kind, shows_moved_rows
 from lance_core.format.table.operations import CreateIndex
@@ -61,7 +61,7 @@ class Extension:
         return self.entries[0].name
 
 
-@dataclass(slots=True, kw_only=True)
+@mutable(kw_only=True)
 class OptimizeIndices:
     """Indices that shall cover all fragments again.
 

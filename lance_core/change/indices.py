@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from lance_core.change.completion import Completion
-from lance_core.common.frozen import frozen
+from lance_core.common.frozen import frozen, mutable
 from lance_core.errors import AlreadyExistsError, InvalidInputError, NotFoundError
 from lance_core.format.table.index_metadata import IndexFields, make_index
 from lance_core.format.table.operations import CreateIndex
@@ -35,7 +35,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 
 
-@dataclass(slots=True, kw_only=True)
+@mutable(kw_only=True)
 class BuildIndex:
     """A new index on the way to its commit.
 
@@ -98,7 +98,7 @@ def with_model(index: BuildIndex, snapshot: Snapshot) -> BuildIndex:
     return replace(index, options={**index.options, MODEL: kind.train(column, columns, options)})
 
 
-@dataclass(slots=True, kw_only=True)
+@mutable(kw_only=True)
 class DropIndex:
     """An index that shall go, whatever its kind; its files stay until the versions that have it are cleaned up."""
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 import logging
 import uuid
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from lance_core.change.completion import Completion
 from lance_core.change.ingest import fit_batch, fit_schema, new_schema, read_input, with_missing
-from lance_core.common.frozen import frozen
+from lance_core.common.frozen import frozen, mutable
 from lance_core.encoding.profiles import check_profile
 from lance_core.format.blobs import blob_folder, blobs_for_version
 from lance_core.format.file.file_version import LEGACY_FILE_VERSION
@@ -230,7 +230,7 @@ def _pieces(batch: pa.RecordBatch, staging: FileStaging, max_rows: int) -> Itera
         yield piece
 
 
-@dataclass(slots=True, kw_only=True)
+@mutable(kw_only=True)
 class FileStaging:
     """The file being written, and the fragments that are done.
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
-from lance_core.common.frozen import frozen
+from lance_core.common.frozen import frozen, mutable
 from lance_core.errors import InvalidInputError
 from lance_core.format.table.paths import DATA_FOLDER, base_prefix
 from lance_core.store.trust import PlaceSettings
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from lance_core.table.snapshot import Snapshot
 
 
-@dataclass(slots=True)
+@mutable
 class TargetStore:
     """A dataset whose new data files go to base paths, one after the other; what belongs to a file goes with it.
 

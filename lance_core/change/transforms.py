@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import pyarrow as pa
 from lance_core.change.column_files import Transform
 from lance_core.change.ingest import RecordStream, read_input
 from lance_core.change.key_join import KeyJoin
+from lance_core.common.frozen import mutable
 from lance_core.encoding.arrow_values import null_mask
 from lance_core.encoding.kernels import numbers_array
 from lance_core.encoding.leaves import list_items
@@ -96,7 +97,7 @@ def as_batch(data: Any, schema: pa.Schema | None) -> pa.RecordBatch:
     return table.to_batches()[0] if table.num_rows else pa.RecordBatch.from_pylist([], schema=stream.schema)
 
 
-@dataclass(slots=True, kw_only=True)
+@mutable(kw_only=True)
 class RowStream:
     """Rows of a stream, handed out in pieces of any length.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from lance_core.change.moved_rows import Departure, MovedRows
 from lance_core.change.stage import remove_staged, stage_fragments
-from lance_core.common.frozen import frozen
+from lance_core.common.frozen import frozen, mutable
 from lance_core.common.hints import did_you_mean
 from lance_core.encoding.kernels import numbers_of
 from lance_core.errors import InvalidInputError, UnsupportedError
@@ -109,7 +109,7 @@ def _column_number(name: str, table: Schema) -> int:
     raise InvalidInputError(f"there is no column {name!r}; the columns are: {', '.join(table.names)}.{hint}")
 
 
-@dataclass(slots=True, kw_only=True)
+@mutable(kw_only=True)
 class UpdateWork:
     """An update on the way to its commit.
 

@@ -1,8 +1,9 @@
-"""Frozen values: dataclasses that are made in a fourth of the time.
+"""Dataclasses that are made in a fourth of the time.
 
-`dataclasses` writes and compiles six methods for each frozen class. Two hundred of them are made when lance_core is
-imported, which took as long as importing pyarrow. Five of the methods need no code of their own, and `__init__` is
-compiled when the first object is made: most programs need few of the classes.
+`dataclasses` writes and compiles six methods for each frozen class, three for others. Two hundred classes are made when
+lance_core is imported, which took as long as importing pyarrow. All methods but one need no code of their own, and
+`__init__` is compiled when a class has made a few objects without: compiling takes as long as making thirty so, and
+most programs make few objects of most classes. The first take of a process makes objects of 35 classes.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, dataclass_transform, overload
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from dataclasses import Field
     from inspect import Signature
 
 _Class = TypeVar("_Class", bound=type)
@@ -41,32 +43,98 @@ def frozen(cls: Any = None, /, *, kw_only: bool = False, slots: bool = True) -> 
         made: Any = dataclass(init=False, slots=slots, kw_only=kw_only, repr=False, eq=False)(cls)
         made.__dataclass_params__.frozen = True
         compared = _getter([field.name for field in fields(made) if field.compare])
-        shown = tuple([field.name for field in fields(made) if field.repr])
-        members = {"_compared": staticmethod(compared), "_shown": shown, "__init__": _late_init(made)}
-        made.__signature__ = _SIGNATURE
-        for name, member in {**_METHODS, **(_PICKLED if slots else {}), **members}.items():
-            if cls.__dict__.get(name) is None:  # a class with an __eq__ of its own has None for __hash__
-                setattr(made, name, member)
+        _add(made, cls, {**_FROZEN, **(_PICKLED if slots else {}), "_compared": staticmethod(compared)})
         return made
 
     return make if cls is None else make(cls)
 
 
+@overload
+def mutable(cls: _Class, /) -> _Class: ...
+
+
+@overload
+def mutable(*, kw_only: bool = False) -> Callable[[_Class], _Class]: ...
+
+
+@dataclass_transform(eq_default=False, field_specifiers=(field,))
+def mutable(cls: Any = None, /, *, kw_only: bool = False) -> Any:
+    """Make a class a dataclass, as ``@dataclass(slots=True, eq=False)`` does.
+
+    Args:
+        cls: The class.
+        kw_only: Whether fields can be given by their names only.
+    """
+
+    def make(cls: type) -> Any:
+        made: Any = dataclass(init=False, slots=True, kw_only=kw_only, repr=False, eq=False)(cls)
+        _add(made, cls, {"__repr__": _repr})
+        return made
+
+    return make if cls is None else make(cls)
+
+
+def _add(made: Any, cls: type, methods: dict[str, Any]) -> None:
+    """Add methods that the class does not have itself, and what all of them share."""
+    shown = tuple([field.name for field in fields(made) if field.repr])
+    made.__signature__ = _SIGNATURE
+    for name, member in {**methods, "_shown": shown, "__init__": _late_init(made)}.items():
+        if cls.__dict__.get(name) is None:  # a class with an __eq__ of its own has None for __hash__
+            setattr(made, name, member)
+
+
+_MADE_BY_HAND = 16
+
+
 def _late_init(made: Any) -> Callable[..., None]:
-    """Return an ``__init__`` that compiles the real one at the first call and replaces itself by it."""
+    """Return an ``__init__`` that sets the fields of the first objects, then replaces itself by a compiled one."""
+    made_by_hand = 0
+    given_fields: list[Field[Any]] = []
 
     def __init__(self: Any, *given: Any, **named: Any) -> None:  # noqa: N807 it becomes one
-        made.__init__ = _compiled_init(made)
-        made.__init__(self, *given, **named)
+        nonlocal made_by_hand
+        made_by_hand += 1
+        if made_by_hand == 1:
+            given_fields.extend(_given(made))
+        values = _values(given_fields, given, named) if made_by_hand <= _MADE_BY_HAND else None
+        if values is None:
+            made.__init__ = _compiled_init(made)
+            made.__init__(self, *given, **named)
+            return
+        for field_, value in zip(given_fields, values, strict=True):
+            object.__setattr__(self, field_.name, value)
+        if hasattr(made, "__post_init__"):
+            self.__post_init__()
 
     return __init__
+
+
+def _values(given_fields: list[Field[Any]], given: tuple[Any, ...], named: dict[str, Any]) -> list[Any] | None:
+    """Return the values of the fields; None if the arguments do not fit, of which the compiled ``__init__`` tells."""
+    values: list[Any] = []
+    num_places, num_names = 0, 0
+    for field_ in given_fields:
+        name = field_.name
+        if not field_.kw_only and num_places < len(given):
+            values.append(given[num_places])
+            num_places += 1
+        elif name in named:
+            values.append(named[name])
+            num_names += 1
+        elif field_.default is not MISSING:
+            values.append(field_.default)
+        elif field_.default_factory is not MISSING:
+            values.append(field_.default_factory())
+        else:
+            return None
+    return values if (num_places, num_names) == (len(given), len(named)) else None
 
 
 def _compiled_init(made: Any) -> Callable[..., None]:
     names: dict[str, Any] = {"_set": object.__setattr__, "_unset": MISSING}
     body: list[str] = []
     parameters: dict[bool, list[str]] = {False: [], True: []}
-    for field_ in fields(made):
+    for field_ in _given(made):
         default, value = "", field_.name
         if field_.default is not MISSING:
             default, names[f"_of_{field_.name}"] = f"=_of_{field_.name}", field_.default
@@ -74,7 +142,8 @@ def _compiled_init(made: Any) -> Callable[..., None]:
             default, names[f"_of_{field_.name}"] = "=_unset", field_.default_factory
             value = f"_of_{field_.name}() if {field_.name} is _unset else {field_.name}"
         parameters[bool(field_.kw_only)].append(field_.name + default)
-        body.append(f"_set(self, {field_.name!r}, {value})")
+        is_frozen = made.__dataclass_params__.frozen
+        body.append(f"_set(self, {field_.name!r}, {value})" if is_frozen else f"self.{field_.name} = {value}")
     if hasattr(made, "__post_init__"):
         body.append("self.__post_init__()")
     named = ["*", *parameters[True]] if parameters[True] else []
@@ -83,8 +152,12 @@ def _compiled_init(made: Any) -> Callable[..., None]:
     exec(f"def __init__({head}) -> None:{lines}", names)  # noqa: S102 names of fields are names; dataclasses do so
     compiled = names["__init__"]
     compiled.__qualname__ = f"{made.__qualname__}.__init__"
-    compiled.__annotations__ = {field.name: field.type for field in fields(made)}
+    compiled.__annotations__ = {field.name: field.type for field in _given(made)}
     return compiled
+
+
+def _given(made: Any) -> list[Field[Any]]:
+    return [field for field in fields(made) if field.init]
 
 
 class _SignatureOfInit:
@@ -146,5 +219,5 @@ def _restore(self: Any, state: list[Any]) -> None:
         object.__setattr__(self, field_.name, value)
 
 
-_METHODS = {"__repr__": _repr, "__eq__": _eq, "__hash__": _hash, "__setattr__": _refuse, "__delattr__": _refuse}
+_FROZEN = {"__repr__": _repr, "__eq__": _eq, "__hash__": _hash, "__setattr__": _refuse, "__delattr__": _refuse}
 _PICKLED = {"__getstate__": _state, "__setstate__": _restore}

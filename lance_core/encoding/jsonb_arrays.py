@@ -8,12 +8,12 @@ one value, which know what to say about it.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
+from lance_core.common.frozen import mutable
 from lance_core.encoding.jsonb import CONSTANTS, MAX_DEPTH, decode_text, float_text
 from lance_core.encoding.kernels import aranges, empty, gather_words, starts_of
 from lance_core.errors import InvalidInputError
@@ -122,7 +122,7 @@ def to_bitmap(is_valid: npt.NDArray[np.bool_] | None) -> pa.Buffer | None:
     return None if is_valid is None else pa.py_buffer(np.packbits(is_valid, bitorder="little"))
 
 
-@dataclass(slots=True, kw_only=True)
+@mutable(kw_only=True)
 class Level:
     """All arrays and objects at one depth (and what stands alone), and their elements, in the order of the text.
 

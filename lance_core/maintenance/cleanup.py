@@ -10,13 +10,13 @@ from __future__ import annotations
 import logging
 import uuid
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import timedelta
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Unpack
 
-from lance_core.common.frozen import frozen
+from lance_core.common.frozen import frozen, mutable
 from lance_core.common.signatures import with_options
 from lance_core.errors import DatasetNotFoundError, InvalidInputError, NotFoundError, VersionNotFoundError
 from lance_core.format.table.feature_flags import check_writable
@@ -235,7 +235,7 @@ def _get(store: Store, path: str) -> bytes | None:
         return None
 
 
-@dataclass(slots=True, kw_only=True)
+@mutable(kw_only=True)
 class _Survey:
     """The versions that go (their manifest files), and what those and the others need."""
 
@@ -315,7 +315,7 @@ def _log_decision(store: Store, version: int, protected_by: Collection[str], *, 
         _LOGGER.debug("version %d of %s %s", version, store.uri, "goes" if may_go else "stays: the rules keep it")
 
 
-@dataclass(slots=True, kw_only=True)
+@mutable(kw_only=True)
 class _Version:
     """A version that was read; ``committed`` is when it was committed, as far as that can be believed."""
 

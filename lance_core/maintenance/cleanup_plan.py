@@ -8,11 +8,11 @@ a file that belongs to no version at all may be the work of a writer that has no
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Literal, TypeAlias, TypedDict
 
-from lance_core.common.frozen import frozen
+from lance_core.common.frozen import frozen, mutable
 from lance_core.errors import InvalidInputError
 from lance_core.format.blobs import BLOB_SUFFIX, data_path_of_blobs
 from lance_core.format.table.fragment import ExternalFile, decode_fragment, lineage_sequences
@@ -177,7 +177,7 @@ class CleanupRules:
         return self.versions is None or version in self.versions
 
 
-@dataclass(slots=True)
+@mutable
 class References:
     """Everything that a set of versions needs, as paths; index folders end in ``/``.
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import sys
 from collections import defaultdict
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from pyroaring import BitMap
 
+from lance_core.common.frozen import mutable
 from lance_core.errors import CorruptDataError, LanceError, NotFoundError
 from lance_core.file.integrity import check_file
 from lance_core.format.table.fragment import TOMBSTONE_FIELD_ID
@@ -62,7 +63,7 @@ _MAX_RANGES = 5
 """Ranges of lost rows that a step tells."""
 
 
-@dataclass(slots=True, kw_only=True)
+@mutable(kw_only=True)
 class _Diagnosis:
     """A table, its problems, and those that a step repairs."""
 

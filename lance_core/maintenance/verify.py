@@ -8,11 +8,12 @@ anybody noticing; files of lance_core have some.
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from pyroaring import BitMap64
 
+from lance_core.common.frozen import mutable
 from lance_core.errors import CorruptDataError, DatasetNotFoundError, InvalidInputError, LanceError
 from lance_core.file.integrity import Checking, check_file
 from lance_core.file.source import FileBytes
@@ -58,7 +59,7 @@ LEVELS = ("quick", "full", "indices")
 _TEMPORARY_PREFIX = ".tmp"
 
 
-@dataclass(slots=True, kw_only=True)
+@mutable(kw_only=True)
 class _Look:
     """State of one look at a table."""
 

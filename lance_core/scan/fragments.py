@@ -6,7 +6,7 @@ ranges. Deleted rows never leave this module.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lance_core.common.frozen import mutable
 from lance_core.encoding.arrow_values import batch_of, mask_array, settled
 from lance_core.encoding.dictionary_encoded import DictionaryEncoded
 from lance_core.encoding.kernels import numbers_array, starts_of, take_inside
@@ -379,7 +380,7 @@ def _predicate_batch(
     return pa.RecordBatch.from_arrays(columns, names=names)
 
 
-@dataclass(slots=True)
+@mutable
 class _Sparse:
     """Matching rows whose other columns are still to be fetched, row by row."""
 

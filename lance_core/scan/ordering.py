@@ -5,12 +5,12 @@ Nulls come last unless asked otherwise, floats are in total order (`float_order`
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from lance_core.common.frozen import frozen
+from lance_core.common.frozen import frozen, mutable
 from lance_core.errors import UnsupportedError
 from lance_core.sql.float_order import order_keys
 from lance_core.sql.kernels import pc
@@ -72,7 +72,7 @@ def _comparable(values: Any) -> Any:
     return order_keys(values) if pa.types.is_floating(values.type) else values
 
 
-@dataclass(slots=True, kw_only=True)
+@mutable(kw_only=True)
 class Sorter:
     """Collects rows and sorts them.
 

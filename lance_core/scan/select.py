@@ -8,14 +8,14 @@ reads a dataset as it is and has them all.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import sqlglot
 from sqlglot import expressions as exp
 from sqlglot.errors import SqlglotError
 
-from lance_core.common.frozen import frozen
+from lance_core.common.frozen import frozen, mutable
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.sql.expression import ExactSql
 from lance_core.sql.parse import LanceSql
@@ -196,7 +196,7 @@ def _unqualify(node: Node, names: set[str]) -> None:
             column.replace(exp.column(*[part.copy() for part in reversed(parts[1:])]))
 
 
-@dataclass(slots=True)
+@mutable
 class _Reading:
     """A statement on the way to a query."""
 

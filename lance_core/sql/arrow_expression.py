@@ -23,12 +23,13 @@ Source: pickles of pyarrow 20 to 26.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
+from lance_core.common.frozen import mutable
 from lance_core.encoding.kernels import scalar
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.sql import float_order
@@ -161,7 +162,7 @@ def _tree(entries: Sequence[_Entry]) -> _Node:
     return calls[0].arguments[0]
 
 
-@dataclass(slots=True)
+@mutable
 class _Open:
     """A call whose arguments are being read."""
 

@@ -11,13 +11,13 @@ import os
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache, partial
 from io import BytesIO
 from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from lance_core.common.frozen import mutable
 from lance_core.errors import InvalidInputError, LanceError, NotFoundError, UnsafeStoreError, UnsupportedError
 from lance_core.store.base import ObjectInfo
 from lance_core.store.fsspec_options import without_secrets
@@ -246,7 +246,7 @@ class FsspecWriter:
             file.close()
 
 
-@dataclass(slots=True)
+@mutable
 class _Connection:
     """A file system, and where the dataset lies in it."""
 

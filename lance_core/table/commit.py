@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import logging
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, cast
 
+from lance_core.common.frozen import mutable
 from lance_core.errors import (
     CommitConflictError,
     CommitContentionError,
@@ -204,7 +205,7 @@ def _slots(attempt: int, *, is_quick: bool) -> int:
     return max(_MAX_BACK_OFF_SLOTS >> min(attempt - _QUICK_RETRIES, 8), _LEAST_SLOTS)
 
 
-@dataclass(slots=True, kw_only=True)
+@mutable(kw_only=True)
 class _Committer:
     """State of one commit over its attempts.
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from itertools import chain
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
+from lance_core.common.frozen import mutable
 from lance_core.store.io_coroutines import finished
 from lance_core.store.tasks import Tasks, wait_for
 from lance_core.table.locations import objects_at_once, waits_in_tasks
@@ -162,7 +163,7 @@ def _stepped(going: deque[_Going[_T]]) -> Iterator[_T]:
         yield going.popleft().result()
 
 
-@dataclass(slots=True)
+@mutable
 class _Going(Generic[_T]):
     """A work that takes steps."""
 

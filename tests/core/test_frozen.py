@@ -7,7 +7,7 @@ from dataclasses import FrozenInstanceError, dataclass, field, replace
 
 import pytest
 
-from lance_core.common.frozen import frozen
+from lance_core.common.frozen import frozen, mutable
 
 
 @frozen(kw_only=True)
@@ -71,8 +71,8 @@ def test_as_dataclasses(kind):
     assert not hasattr(one, "__dict__")
 
 
-def test_a_class_compiles_nothing_before_its_first_object():
-    """Two hundred classes are made at import; most programs need few of them."""
+def test_a_class_compiles_nothing_for_its_first_objects():
+    """Two hundred classes are made at import; most programs need few of them, and few objects of most of those."""
 
     @frozen
     class Late:
@@ -83,10 +83,33 @@ def test_a_class_compiles_nothing_before_its_first_object():
     assert waiting.__code__.co_filename == frozen.__code__.co_filename  # not compiled from text
     assert Late(1) == Late(number=1, words=[])
     assert Late(1).words is not Late(1).words
+    assert (Late(2, words=["a"]).number, Late(2, ["a"]).words) == (2, ["a"])
+    assert Late.__init__ is waiting
+    for _ in range(16):
+        assert Late(1) == Late(number=1, words=[])
     assert Late.__init__ is not waiting
     assert Late.__init__.__code__.co_varnames == ("self", "number", "words")
     with pytest.raises(TypeError, match=r"Late.__init__\(\) missing 1 required positional argument: 'number'"):
         Late()
+
+
+@pytest.mark.parametrize(
+    ("given", "named", "told"),
+    [
+        ((), {}, "missing 1 required positional argument: 'number'"),
+        ((1, 2, 3), {}, "takes from 2 to 3 positional arguments but 4 were given"),
+        ((1,), {"number": 1}, "got multiple values for argument 'number'"),
+        ((1,), {"count": 1}, "got an unexpected keyword argument 'count'"),
+    ],
+)
+def test_wrong_arguments_of_the_first_object_are_told(given, named, told):
+    @frozen
+    class First:
+        number: int
+        double: int = 0
+
+    with pytest.raises(TypeError, match=rf"First.__init__\(\) {told}"):
+        First(*given, **named)
 
 
 def test_signatures_are_those_of_dataclasses():
@@ -135,3 +158,27 @@ def test_positions_match():
     match Single([1]):
         case Single(items):
             assert items == [1]
+
+
+def test_fields_of_mutable_classes_can_be_changed():
+    @mutable(kw_only=True)
+    class Open:
+        """An open thing."""
+
+        number: int
+        words: list[str] = field(default_factory=list)
+        later: int = field(init=False)
+
+        def __post_init__(self):
+            self.later = self.number + 1
+
+    for number in range(20):  # the first ones are made by hand
+        one = Open(number=number)
+        one.number += 1
+        one.words.append("a")
+        assert repr(one).endswith(f"Open(number={number + 1}, words=['a'], later={number + 1})")
+        assert one != Open(number=number + 1, words=["a"])
+        assert not hasattr(one, "__dict__")
+    assert list(inspect.signature(Open).parameters) == ["number", "words"]
+    with pytest.raises(TypeError):
+        Open(1)

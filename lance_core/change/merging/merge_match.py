@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ import pyarrow as pa
 from lance_core.change.key_join import KeyJoin, Pairs
 from lance_core.change.merging.key_lookup import candidates_of, find_candidates, indexed_key_rows, key_rows
 from lance_core.change.merging.merge_plan import SOURCE, TARGET, WhenMatched
-from lance_core.common.frozen import frozen
+from lance_core.common.frozen import frozen, mutable
 from lance_core.encoding.kernels import numbers_array
 from lance_core.errors import InvalidInputError
 from lance_core.scan.fragment_reader import FragmentReader
@@ -62,7 +62,7 @@ class Match:
         return bool(len(self.pairs) or len(self.others))
 
 
-@dataclass(slots=True, kw_only=True)
+@mutable(kw_only=True)
 class Matcher:
     """Looks at fragments; those that did not change since are not looked at again.
 

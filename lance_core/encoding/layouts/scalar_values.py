@@ -5,12 +5,12 @@ A numpy call costs as much for one value as for a thousand. For a handful of val
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from struct import Struct
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from lance_core.common.frozen import frozen
 from lance_core.encoding import registry
 from lance_core.encoding.layouts.scalar_levels import MAX_LEVEL
 from lance_core.encoding.values import FixedValues, VariableValues
@@ -35,7 +35,7 @@ Items: TypeAlias = "Callable[[Sequence[bytes]], list[bytes]]"
 """Reads the items at indices into a dictionary."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ScalarReader:
     """Reads single values of chunks of one layout.
 

@@ -5,12 +5,13 @@ There is no place for nulls: callers replace or refuse them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
+from lance_core.common.frozen import mutable
 from lance_core.encoding.arrow_values import buffer_view, offset_dtype, pack_bits, to_values, unpack_bits
 from lance_core.encoding.v2_0.encode import fixed_bytes
 from lance_core.encoding.values import VariableValues
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from lance_core.encoding.values import Bytes, Int64s
 
 
-@dataclass(slots=True)
+@mutable
 class PageBytes:
     """Pages one behind the other, on their way into a file.
 

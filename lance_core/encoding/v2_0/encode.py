@@ -5,12 +5,13 @@ Buffers of a page are numbered in the order in which the tree of its encoding na
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
+from lance_core.common.frozen import mutable
 from lance_core.encoding.arrow_values import buffer_view, null_mask, offset_dtype, pack_bits, to_values, unpack_bits
 from lance_core.encoding.codecs import fsst
 from lance_core.encoding.codecs.general import compress_block
@@ -48,7 +49,7 @@ _SAMPLE_ROWS = 1 << 10
 _AS_IT_IS = PageOptions(version="2.0")
 
 
-@dataclass(slots=True)
+@mutable
 class PageBuffers:
     """The buffers of a page, as they are made.
 

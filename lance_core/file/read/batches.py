@@ -6,13 +6,14 @@ alike, not once for each: a table of 500 columns has few encodings.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
+from lance_core.common.frozen import frozen, mutable
 from lance_core.encoding.arrow_values import join_values, slice_values, take_values
 from lance_core.encoding.kernels import starts_of
 from lance_core.encoding.layouts import mini_block
@@ -63,7 +64,7 @@ class _Piece(NamedTuple):
     sizes: list[int]
 
 
-@dataclass(slots=True)
+@mutable
 class _Segment:
     """Rows of neighbouring pages of one column in a batch, and of the same column in the files that follow.
 
@@ -89,7 +90,7 @@ class _Segment:
         return len(last.arrays) == (self.position + 1 if last.arrays is self.arrays else 0)
 
 
-@dataclass(slots=True)
+@mutable
 class BatchJob:
     """Rows of mini-block pages without lists that are encoded alike."""
 
@@ -238,7 +239,7 @@ class _ListColumn(NamedTuple):
         self.read.arrays.append(to_arrow(decoded, column.path, column.kind, len(self.selection.rows), shared))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ListJob:
     """Scattered rows of columns with lists of one file that encode their levels alike."""
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from lance_core.common.frozen import frozen
+from lance_core.common.frozen import frozen, mutable
 from lance_core.encoding.plans import ByteRanges, extents_of, split_rows
 from lance_core.errors import CorruptDataError
 from lance_core.file.read import strategy
@@ -46,7 +46,7 @@ class ReadOptions:
 PLAIN = ReadOptions()
 
 
-@dataclass(slots=True)
+@mutable
 class ColumnRead:
     """Rows of one column of a file.
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, NamedTuple
 
+from lance_core.common.frozen import mutable
 from lance_core.encoding.layouts import constant
 from lance_core.encoding.layouts.page import Decoded, to_arrow
 from lance_core.encoding.repdef import Levels
@@ -46,7 +47,7 @@ def constant_read(read: ColumnRead) -> ConstantRead | None:
     return None if value is None else ConstantRead(read, value, layout.layers)
 
 
-@dataclass(slots=True)
+@mutable
 class ConstantJob:
     """Constant pages of one column in neighbouring files; the first file takes the rows of all."""
 

@@ -6,12 +6,13 @@ asked of each item once.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from lance_core.common.frozen import frozen
 from lance_core.encoding.arrow_values import buffer_view, from_values, settled, slice_leaf
 from lance_core.encoding.dictionary_encoded import DictionaryEncoded
 from lance_core.encoding.kernels import empty, gather_windows, starts_of
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
     from lance_core.file.read.page_index import MiniBlockIndex
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MiniBlockGroup:
     """Rows of neighbouring pages whose chunks are decoded together."""
 
@@ -133,7 +134,7 @@ class MiniBlockGroup:
         return mini_block.decode(buffers.memory, run, rows=rows, keeps_dictionary=keeps_dictionary)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _FullZipGroup:
     """Rows of full-zip pages that are alike: where each starts and ends, or of one page, one after the other."""
 
@@ -171,7 +172,7 @@ class _FullZipGroup:
         return full_zip.decode_even(self.layout, rows, count, kind)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _ConstantGroup:
     """Rows of one constant page."""
 
@@ -196,7 +197,7 @@ class _ConstantGroup:
         return replace(self, part=self.part._replace(rows=rows)).decode(buffers, shared)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _SparseGroup:
     """Rows of one page of different values below sparse layers."""
 
@@ -231,7 +232,7 @@ def _shifted(rows: Int64s, by: int) -> Int64s:
     return np.add(rows, by, out=empty(len(rows), np.int64)) if by else rows
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GroupJob:
     """One group of a column.
 

@@ -7,13 +7,13 @@ stored bytes: runs of whole pages, which are kept as they are stored until all c
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
+from lance_core.common.frozen import mutable
 from lance_core.encoding.plans import ByteRanges, RangeBuffers, range_buffers
 from lance_core.file.read import strategy
 
@@ -198,7 +198,7 @@ class TouchedPages:
         return fetched if isinstance(wanted, ByteRanges) else fetched.part(*wanted)
 
 
-@dataclass(slots=True)
+@mutable
 class _Coming:
     """Pieces that were asked for together, perhaps with other ranges."""
 

@@ -6,13 +6,12 @@ arrays before anything is done with them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lance_core.common.frozen import replace
+from lance_core.common.frozen import mutable, replace
 from lance_core.encoding.kernels import gather, starts_of
 from lance_core.encoding.layouts import chunk_table, mini_block
 from lance_core.encoding.plans import ByteRanges
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from lance_core.file.read.groups import MiniBlockGroup
 
 
-@dataclass(slots=True)
+@mutable
 class PageRun:
     """Pages of one leaf, each the only one of its file.
 

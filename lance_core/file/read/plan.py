@@ -7,12 +7,12 @@ steps that columns share (`batches`) or column by column (`groups`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import accumulate, chain, pairwise
 from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 
+from lance_core.common.frozen import frozen
 from lance_core.encoding.layouts.shared_levels import SharedLevels
 from lance_core.encoding.leaves import is_list_field, join_leaves
 from lance_core.encoding.plans import together
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from lance_core.file.read.page_runs import PageRun
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LeavesField:
     """One top-level field of a projection in one file, put together from its leaves.
 

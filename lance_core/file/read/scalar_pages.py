@@ -7,10 +7,9 @@ is first wanted.
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from lance_core.common.frozen import frozen
+from lance_core.common.frozen import frozen, mutable
 from lance_core.encoding import registry
 from lance_core.encoding.layouts import full_zip, mini_block
 from lance_core.encoding.layouts.scalar_arrays import shape_of_items
@@ -53,7 +52,7 @@ Run: TypeAlias = "tuple[ScalarPage, Sequence[Position], list[int]]"
 """Rows of one page, one after the other: where they are, and their numbers. A plain tuple: each column has one."""
 
 
-@dataclass(slots=True)
+@mutable
 class ScalarRows:
     """Levels and values of some rows of a column, and the memory that holds them.
 

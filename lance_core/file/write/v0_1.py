@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections import deque
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
+from lance_core.common.frozen import mutable
 from lance_core.encoding.arrow_values import json_to_binary, offset_dtype
 from lance_core.encoding.leaves import check_nulls, list_items
 from lance_core.encoding.v0_1.dictionaries import DictionaryBuilder
@@ -51,7 +52,7 @@ _INSTEAD = "use file version 2.2"
 _MAX_ROWS = 2**31 - 1
 
 
-@dataclass(slots=True)
+@mutable
 class _Leaf:
     """Values that have pages of their own: one for each row group."""
 
@@ -91,7 +92,7 @@ class _Leaf:
         )
 
 
-@dataclass(slots=True)
+@mutable
 class _Dictionary:
     """Keys of values that the end of the file holds."""
 
@@ -110,7 +111,7 @@ class _Dictionary:
         yield self
 
 
-@dataclass(slots=True)
+@mutable
 class _List:
     """Lists: pages of their offsets, then those of the items."""
 
@@ -134,7 +135,7 @@ class _List:
         yield from self.items.columns()
 
 
-@dataclass(slots=True)
+@mutable
 class _Struct:
     """Structs leave no trace but their fields."""
 

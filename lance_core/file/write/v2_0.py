@@ -6,12 +6,13 @@ There is no place for structs that are null, nor for maps; packed structs hold n
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
+from lance_core.common.frozen import mutable
 from lance_core.encoding.arrow_values import json_to_binary, null_mask
 from lance_core.encoding.leaves import LeafPath, check_nulls, list_items
 from lance_core.encoding.options import page_options
@@ -70,7 +71,7 @@ class FieldWriterV20:
         return list(self._node.finish())
 
 
-@dataclass(slots=True)
+@mutable
 class _Column:
     """Pages of one column."""
 
@@ -83,7 +84,7 @@ class _Column:
         self.pages.append(Page(buffers=positions, num_rows=num_rows, first_row=0, layout=layout))
 
 
-@dataclass(slots=True)
+@mutable
 class _Node:
     """A field with a column, and the fields below it."""
 
@@ -107,7 +108,7 @@ class _Node:
             yield from child.finish()
 
 
-@dataclass(slots=True, kw_only=True)
+@mutable(kw_only=True)
 class _Leaf(_Node):
     """Values that have one column."""
 
@@ -141,7 +142,7 @@ class _List(_Node):
         self.children[0].write(items, put)
 
 
-@dataclass(slots=True)
+@mutable
 class _Struct(_Node):
     """Structs: a header that tells how many there are, then the columns of their fields."""
 

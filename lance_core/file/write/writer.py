@@ -8,11 +8,12 @@ module for each generation of the format: `lance_core.file.write.v2_1` and its l
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 
+from lance_core.common.frozen import mutable
 from lance_core.encoding.profiles import profile_of
 from lance_core.errors import CorruptDataError, InvalidInputError
 from lance_core.file.write.blob_files import BlobFiles
@@ -61,7 +62,7 @@ AnyFileWriter: TypeAlias = "DataFileWriter | DataFileWriterV01"
 _PADDING = PAD_BYTE * PAGE_ALIGNMENT
 
 
-@dataclass(slots=True)
+@mutable
 class _Collected:
     """Rows of one top-level field that wait for their page.
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lance_core.common.frozen import mutable
 from lance_core.format.index.row_sets import encode_row_set, parts_of
 from lance_core.format.index.zone_map import (
     FILE_NAME,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from lance_core.index.scalar.zone_map_remap import MovedZones
 
 
-@dataclass(slots=True)
+@mutable
 class Zones:
     """Rows of the file that is being built, column by column.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import pairwise
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lance_core.common.frozen import mutable
 from lance_core.format.index.fst_build import encode_fst
 from lance_core.format.index.inverted_index import (
     DOCS_SCHEMA,
@@ -53,7 +54,7 @@ _LARGEST_SCORE = 2.2 * math.log(1 + 2**32)
 of an index, so that the largest one of a segment may be exceeded when others join."""
 
 
-@dataclass(slots=True)
+@mutable
 class _Run:
     """Pairs of word and document, by word and then by document."""
 
@@ -63,7 +64,7 @@ class _Run:
     positions: Int64s | None
 
 
-@dataclass(slots=True)
+@mutable
 class _Pending:
     """Content of the next partition."""
 

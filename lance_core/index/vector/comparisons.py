@@ -6,12 +6,13 @@ nearest get distances; see `lance_core.index.vector.candidates`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from lance_core.common.frozen import mutable
 from lance_core.index.vector.distances import (
     COSINE,
     DOT,
@@ -33,7 +34,7 @@ Bytes: TypeAlias = npt.NDArray[np.uint8]
 Keys: TypeAlias = npt.NDArray[np.floating[Any]]
 
 
-@dataclass(kw_only=True, slots=True)
+@mutable(kw_only=True)
 class OpenedPartition:
     """Codes of a partition, ready to be compared.
 

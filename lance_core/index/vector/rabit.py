@@ -8,13 +8,13 @@ estimate by the sign alone is bad, and so misses some of the nearest at times; h
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Never, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lance_core.common.frozen import mutable
 from lance_core.errors import UnsupportedError
 from lance_core.format.index.rabit import (
     BLOCK_ROWS,
@@ -40,7 +40,7 @@ Floats: TypeAlias = npt.NDArray[np.float32]
 _LEVELS = 255
 
 
-@dataclass(kw_only=True, slots=True)
+@mutable(kw_only=True)
 class RabitPartition(OpenedPartition):
     """RaBitQ codes of a partition, ready to be compared.
 
