@@ -18,6 +18,9 @@ DEFAULT_MAX_GAP = 48 << 10
 DEFAULT_MAX_REQUEST = 4 << 20
 """Bytes of one request; more is fetched by several at a time."""
 
+_FEW_RANGES = 16
+"""Ranges that are planned faster without arrays."""
+
 
 @frozen(kw_only=True)
 class Span:
@@ -57,8 +60,8 @@ def plan_reads(
         max_gap: Unwanted bytes that are read to save a request.
         max_request: Bytes of one request.
     """
-    if len(ranges) == 1:
-        return _plan_of_one(*ranges[0], max_request)
+    if len(ranges) <= _FEW_RANGES:
+        return _plan_of_few(ranges, max_gap, max_request)
     bounds = np.array(ranges, np.int64).reshape(-1, 2)
     wanted = np.flatnonzero(bounds[:, 1] > bounds[:, 0])
     order = wanted[np.argsort(bounds[wanted, 0], kind="stable")]
@@ -75,11 +78,22 @@ def plan_reads(
     )
 
 
-def _plan_of_one(start: int, end: int, max_request: int) -> ReadPlan:
-    """As `plan_reads`, for what most reads of a scan ask for: 2 us instead of 70."""
-    if start >= end:
-        return ReadPlan(spans=(), span_of=(-1,))
-    return ReadPlan(spans=(Span(start=start, end=end, requests=cut(start, end, max_request)),), span_of=(0,))
+def _plan_of_few(ranges: Sequence[tuple[int, int]], max_gap: int, max_request: int) -> ReadPlan:
+    """As `plan_reads`, for what most reads of a scan ask for: 3 us for one range and 7 for four, not 16 and 21."""
+    spans: list[tuple[int, int]] = []
+    span_of = [-1] * len(ranges)
+    for start, end, number in sorted(
+        [(start, end, number) for number, (start, end) in enumerate(ranges) if end > start]
+    ):
+        if spans and start - spans[-1][1] <= max_gap:
+            spans[-1] = spans[-1][0], max(spans[-1][1], end)
+        else:
+            spans.append((start, end))
+        span_of[number] = len(spans) - 1
+    return ReadPlan(
+        spans=tuple([Span(start=start, end=end, requests=cut(start, end, max_request)) for start, end in spans]),
+        span_of=tuple(span_of),
+    )
 
 
 def cut(start: int, end: int, max_request: int = DEFAULT_MAX_REQUEST) -> tuple[tuple[int, int], ...]:

@@ -7,6 +7,7 @@ from dagster._serdes import serialize_value
 
 import lance_core
 from lance_core.errors import UnsafeStoreError
+from lance_core.store.cloud import object_client
 from lance_dagster import LanceIOManager, LanceResource, build_lance_checks, build_maintenance_assets
 
 CANARY = "canary-that-nobody-may-see"
@@ -37,6 +38,20 @@ def test_tables_lie_below_the_address(s3, instance, ending):
     assert dataset.count_rows() == 6
     tables = LanceResource(root=f"{s3.uri}/tables{ending}", storage_options=s3.storage_options)
     assert tables.dataset("total").to_table().to_pydict() == {"sum": [12]}
+
+
+def test_a_process_starts_once(s3, instance):
+    """What a process pays for its start at an object store, such as the test of the service, no step pays again."""
+    manager = LanceIOManager(root=f"{s3.uri}/tables", storage_options=s3.storage_options)
+    num_clients = object_client._client.cache_info().misses
+    s3.requests()
+    for day in ("a", "b", "a"):
+        assert dg.materialize([source], partition_key=day, instance=instance, resources={"io_manager": manager}).success
+    assert dg.materialize(
+        [total, source], selection=[total], instance=instance, resources={"io_manager": manager}
+    ).success
+    assert object_client._client.cache_info().misses - num_clients == 1
+    assert len({path for method, path in s3.requests() if method == "PUT" and "/.tmp_" in path}) == 1
 
 
 @dg.asset(metadata={"lance/uri": "s3://there-is-no-such-bucket/lost.lance"})
