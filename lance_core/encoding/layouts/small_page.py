@@ -145,7 +145,8 @@ def encode_words(
     Returns:
         The page of each column; None if there may be a better way.
     """
-    leaves_constants, encoded = may_be_constant and version != "2.1", list[_Values | None]()
+    leaves_constants = may_be_constant and version != "2.1"
+    encoded: list[_Values | None] = []
     for low in range(0, len(columns), AT_ONCE):
         encoded += _encode_words(columns[low : low + AT_ONCE], leaves_constants=leaves_constants)
     return [None if values is None else _page(values, levels, version) for values in encoded]
@@ -329,7 +330,8 @@ def _pack(blocks: npt.NDArray[Any], widths: list[list[int]], columns: Sequence[i
 def _page(values: _Values, levels: Levels, version: str) -> EncodedPage | None:
     """Put a page together; None if a chunk is too large for version 2.1."""
     is_large = version != "2.1"
-    items, num_items, buffers = None, 0, list[Any]()
+    items, num_items = None, 0
+    buffers: list[Any] = []
     if values.items is not None:
         items, block = encode_dictionary(values.items)
         num_items, buffers = len(values.items), [block]

@@ -111,7 +111,8 @@ class ScalarJob:
 
     def decode(self, buffers: RangeBuffers) -> None:
         """Decode the rows."""
-        memory, cache = buffers.memory.data, dict[object, Any]()
+        memory = buffers.memory.data
+        cache: dict[object, Any] = {}
         is_moved, count = buffers.starts is not None and len(buffers.starts) > 0, len(self._numbers)
         for make, layers, has_definition, fields in self._alike.values():
             rows = ScalarRows(memory, cache, bytearray(), bytearray() if has_definition else None)
