@@ -18,7 +18,7 @@ DEFAULT_MAX_GAP = 48 << 10
 DEFAULT_MAX_REQUEST = 4 << 20
 """Bytes of one request; more is fetched by several at a time."""
 
-_FEW_RANGES = 16
+_MAX_PLAIN_RANGES = 16
 """Ranges that are planned faster without arrays."""
 
 
@@ -60,7 +60,7 @@ def plan_reads(
         max_gap: Unwanted bytes that are read to save a request.
         max_request: Bytes of one request.
     """
-    if len(ranges) <= _FEW_RANGES:
+    if len(ranges) <= _MAX_PLAIN_RANGES:
         return _plan_of_few(ranges, max_gap, max_request)
     bounds = np.array(ranges, np.int64).reshape(-1, 2)
     wanted = np.flatnonzero(bounds[:, 1] > bounds[:, 0])
