@@ -65,6 +65,11 @@ class LeavesField:
         return min([column.num_rows for column, _ in self.leaves])
 
     @property
+    def stored_row_bytes(self) -> float:
+        """Stored bytes of a row, those of the largest leaf."""
+        return max([_stored_bytes(column) for column in self.columns])
+
+    @property
     def widths(self) -> list[float]:
         """Decoded bytes of a row in each column, guessed."""
         return [_row_bytes(column) for column, _ in self.leaves]
@@ -82,8 +87,12 @@ class LeavesField:
         return [join_leaves(field, kind, whole)]
 
 
+def _stored_bytes(column: Column) -> float:
+    return sum([size for page in column.pages for _, size in page.buffers]) / max(1, column.num_rows)
+
+
 def _row_bytes(column: Column) -> float:
-    stored = sum([size for page in column.pages for _, size in page.buffers]) / max(1, column.num_rows)
+    stored = _stored_bytes(column)
     try:
         least = column.kind.bit_width / 8
     except ValueError:  # no fixed width
@@ -93,13 +102,45 @@ def _row_bytes(column: Column) -> float:
 
 
 def plan_rows(
-    fields: Sequence[FieldReader], rows: Rows, selected: Int64s | None = None
+    fields: Sequence[FieldReader], rows: Rows, selected: Int64s | None = None, *, bytes_beside: int = 0
 ) -> ReadPlan[list[list[pa.Array]]]:
-    """Read rows of fields of a file of any version; arguments and result as of `plan_fields`."""
+    """Read rows of fields of a file of any version.
+
+    Args:
+        fields: As of `plan_fields`, as is the result.
+        rows: At least one row.
+        selected: Which of consecutive rows are wanted, counted from the first; None for all.
+        bytes_beside: About so many bytes are read as fast as a row that is found by itself.
+    """
+    if selected is not None:  # what is before the first row that is wanted, or behind the last one, is not even fetched
+        first, last = int(selected[0]), int(selected[-1])
+        rows, selected = rows[first : last + 1], None if last - first == len(selected) - 1 else selected - first
     if fields and isinstance(fields[0], LeavesField):  # and so are the others
-        return plan_fields(cast("Sequence[LeavesField]", fields), rows, selected)
+        return _plan_leaves(cast("Sequence[LeavesField]", fields), rows, selected, bytes_beside)
     plan = together([field.plan(rows) for field in fields])
     return plan if selected is None else selected_rows(plan, selected)
+
+
+def _plan_leaves(
+    fields: Sequence[LeavesField], rows: Rows, selected: Int64s | None, bytes_beside: int
+) -> ReadPlan[list[list[pa.Array]]]:
+    """As `plan_fields`, but fields with large rows are asked for the selected ones only, not for all around them."""
+    is_apart = [
+        isinstance(rows, range)
+        and selected is not None
+        and strategy.are_apart(len(selected), len(rows), field.stored_row_bytes, bytes_beside)
+        for field in fields
+    ]
+    if selected is None or not any(is_apart):
+        return (yield from plan_fields(fields, rows, selected))
+    wanted = selected + rows[0]
+    if all(is_apart):
+        return (yield from plan_fields(fields, wanted))
+    apart = [field for field, is_one in zip(fields, is_apart, strict=True) if is_one]
+    others = [field for field, is_one in zip(fields, is_apart, strict=True) if not is_one]
+    both = yield from together([plan_fields(apart, wanted), plan_fields(others, rows, selected)])
+    picked, read = map(iter, both)
+    return [next(picked if is_one else read) for is_one in is_apart]
 
 
 def plan_fields(

@@ -262,10 +262,11 @@ class DataFileReader(KeepsLast):
         """
         with self._blame:
             stream = self._stream(projection, columns, end, keeps=False)
+        beside = strategy.BYTES_OF_A_CHUNK if self._file.is_mapped else strategy.BYTES_OF_A_REQUEST
 
         def read(rows: range, selected: Int64s | None) -> pa.RecordBatch:
             with self._blame:
-                arrays = self._file.run(plan_rows(stream.fields, rows, selected))
+                arrays = self._file.run(plan_rows(stream.fields, rows, selected, bytes_beside=beside))
                 count = len(rows if selected is None else selected)
                 stream.passed(rows.stop)
                 return batch_of([_slice(array, 0, count) for array in arrays], stream.schema, count)

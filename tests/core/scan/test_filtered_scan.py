@@ -222,10 +222,10 @@ def test_a_filter_whose_result_is_kept_looks_at_four_batches_at_once(tmp_path, m
     looks = []
     plan_rows = reader.plan_rows
 
-    def counted(fields, rows, selected=None):
+    def counted(fields, rows, selected=None, **options):
         if selected is not None:
             looks.append(len(rows))
-        return plan_rows(fields, rows, selected)
+        return plan_rows(fields, rows, selected, **options)
 
     monkeypatch.setattr(reader, "plan_rows", counted)
     assert sum(one.num_rows for one in made.to_batches(filter="pick = 1", batch_size=10_000)) == count // 4
