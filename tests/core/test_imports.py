@@ -61,6 +61,32 @@ def test_the_first_simple_filter_does_not_import_sqlglot(tmp_path):
     assert not imported & {"sqlglot", "lance_core.sql.parse", "difflib"}
 
 
+FIRST_WORKS = {
+    "table.take([0, 2])": 62,
+    "table.to_table()": 62,
+    "table.to_table(['b'], filter='a < 3')": 68,
+    "list(table.to_batches())": 63,
+}
+"""Modules that the first call of a process may import: each takes a quarter of a millisecond."""
+
+
+@pytest.mark.parametrize("work", FIRST_WORKS)
+def test_the_first_read_imports_few_modules(tmp_path, work):
+    uri = lance_core.write_dataset(pa.table({"a": [1, 2, 3], "b": ["x", "y", None]}), tmp_path / "t").uri
+    imported = _imported_by(work, uri)
+    assert "lance_core.file.read.reader" in imported
+    assert not {name for name in imported if name.startswith(("lance_core.file.write", "lance_core.change"))}
+    assert not imported & {"sqlglot", "pandas", "pyarrow.compute", "lance_core.file.read.v0_1", "importlib.metadata"}
+    assert len(imported) <= FIRST_WORKS[work], sorted(imported)
+
+
+def test_importing_makes_few_modules():
+    """Those of pyarrow, numpy and Python are not ours to choose."""
+    code = "import sys, lance_core; print(sum(name.startswith(('lance_core', 'google')) for name in sys.modules))"
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert int(answer.stdout) <= 270
+
+
 WORKS = """
 import sys
 import lance_core
