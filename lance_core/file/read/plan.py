@@ -97,7 +97,7 @@ def _row_bytes(column: Column) -> float:
         least = column.kind.bit_width / 8
     except ValueError:  # no fixed width
         least = strategy.GUESSED_STRING_BYTES
-    has_lists = any(is_list_field(field) for field in column.path.fields)
+    has_lists = any([is_list_field(field) for field in column.path.fields])
     return max(stored, least) * (strategy.LEVELS_SHARE if has_lists else 1)
 
 
