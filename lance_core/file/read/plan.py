@@ -66,8 +66,9 @@ class LeavesField:
 
     @property
     def stored_row_bytes(self) -> float:
-        """Stored bytes of a row, those of the largest leaf."""
-        return max([_stored_bytes(column) for column in self.columns])
+        """Stored bytes of a row, in a leaf on average."""
+        sizes = [size for column in self.columns for page in column.pages for _, size in page.buffers]
+        return sum(sizes) / max(1, self.num_rows) / self.num_leaves
 
     @property
     def widths(self) -> list[float]:
@@ -87,17 +88,13 @@ class LeavesField:
         return [join_leaves(field, kind, whole)]
 
 
-def _stored_bytes(column: Column) -> float:
-    return sum([size for page in column.pages for _, size in page.buffers]) / max(1, column.num_rows)
-
-
 def _row_bytes(column: Column) -> float:
-    stored = _stored_bytes(column)
+    stored = sum([size for page in column.pages for _, size in page.buffers]) / max(1, column.num_rows)
     try:
         least = column.kind.bit_width / 8
     except ValueError:  # no fixed width
         least = strategy.GUESSED_STRING_BYTES
-    has_lists = any([is_list_field(field) for field in column.path.fields])
+    has_lists = any(is_list_field(field) for field in column.path.fields)
     return max(stored, least) * (strategy.LEVELS_SHARE if has_lists else 1)
 
 
