@@ -122,15 +122,12 @@ def _plan_leaves(
     fields: Sequence[LeavesField], rows: Rows, selected: Int64s | None, bytes_beside: int
 ) -> ReadPlan[list[list[pa.Array]]]:
     """As `plan_fields`, but fields with large rows are asked for the selected ones only, not for all around them."""
-    is_apart = [
-        isinstance(rows, range)
-        and selected is not None
-        and strategy.are_apart(len(selected), len(rows), field.stored_row_bytes, bytes_beside)
-        for field in fields
-    ]
-    if selected is None or not any(is_apart):
+    if selected is None or not isinstance(rows, range):
         return (yield from plan_fields(fields, rows, selected))
-    wanted = selected + rows[0]
+    is_apart = [strategy.are_apart(len(selected), len(rows), field.stored_row_bytes, bytes_beside) for field in fields]
+    if not any(is_apart):
+        return (yield from plan_fields(fields, rows, selected))
+    wanted = selected + rows.start
     if all(is_apart):
         return (yield from plan_fields(fields, wanted))
     apart = [field for field, is_one in zip(fields, is_apart, strict=True) if is_one]
