@@ -87,16 +87,21 @@ class AlikeFiles:
         """The fields that are read."""
         return self._pattern.fields
 
-    def reads(self, leaf: int, *, number: int, first: int, base_bits: int) -> list[ColumnRead]:
-        """Return reads of a leaf in all files, in their order; constants are there already.
+    def reads(self, *, numbers: Sequence[int], first: int, base_bits: int) -> list[list[ColumnRead]]:
+        """Return reads of each leaf in all files, in their order; constants are there already.
 
         Args:
-            leaf: Which of the leaves of all fields.
-            number: Stands for it.
+            numbers: What stands for each of the leaves of all fields.
             first: Number of the first file.
             base_bits: Positions in the n-th file begin at n times two to the power of these.
         """
-        pattern, files, tails = self._pattern.leaves[leaf], self._files, self._tails
+        return [
+            self._reads(pattern, number, first, base_bits)
+            for pattern, number in zip(self._pattern.leaves, numbers, strict=True)
+        ]
+
+    def _reads(self, pattern: LeafPattern, number: int, first: int, base_bits: int) -> list[ColumnRead]:
+        files, tails = self._files, self._tails
         if pattern.value is not None:
             values = [tail.tobytes() for tail in tails[:, slice(*pattern.value)]]
             return [pattern.answered(files, values)]

@@ -153,6 +153,7 @@ def decode_indexes(pages: Sequence[PageRead]) -> list[MiniBlockIndex]:
         views = [buffer_view(buffer, np.uint8) for buffer in buffers]
         alike.setdefault((layout.has_large_chunk, layout.rep is None), []).append((number, layout, views))
     indexes: dict[int, MiniBlockIndex] = {}
+    kinds: dict[tuple[int, int], object] = {}
     for group in alike.values():
         parts = [pages[number] for number, _, _ in group]
         chunk_words = _page_words(parts, [layout for _, layout, _ in group], [views for _, _, views in group])
@@ -161,8 +162,11 @@ def decode_indexes(pages: Sequence[PageRead]) -> list[MiniBlockIndex]:
             [(layout, views[layout.dictionary is not None]) for _, layout, views in group]
         )
         for (number, layout, _), table, dictionary in zip(group, tables, items, strict=True):
-            bounds = np.array([0, table.grid.shape[1]])
-            indexes[number] = MiniBlockIndex((layout,), bounds, table, dictionary, _kind(layout, pages[number].kinds))
+            bounds, known = np.array([0, table.grid.shape[1]]), pages[number].kinds
+            kind = kinds.get((id(layout), id(known)))  # columns of a wide table share their layouts
+            if kind is None:
+                kind = kinds[id(layout), id(known)] = _kind(layout, known)
+            indexes[number] = MiniBlockIndex((layout,), bounds, table, dictionary, kind)
     return [indexes[number] for number in range(len(pages))]
 
 

@@ -60,10 +60,10 @@ def take_joined(files: Sequence[Wanted | AlikeFiles]) -> list[pa.Array] | None:
     fields = files[0].fields
     leaves: list[list[ColumnRead]] = [[] for field in fields for _ in field.leaves]
     with suppress(_TooLargeError), _blaming_bytes():
-        first = 0
+        numbers, first = [id(leaf) for leaf in leaves], 0
         for part in files:
-            for at, leaf in enumerate(leaves):
-                leaf.extend(part.reads(at, number=id(leaf), first=first, base_bits=_BASE_BITS))
+            for leaf, reads in zip(leaves, part.reads(numbers=numbers, first=first, base_bits=_BASE_BITS), strict=True):
+                leaf += reads
             first += len(part.contents)
         source = _SeveralFiles(files)
         return [joined(arrays) for arrays in result_of(plan_files(fields, leaves), source.answer)]

@@ -40,7 +40,11 @@ class Wanted(NamedTuple):
         """All bytes of the file, if it has been read."""
         return [self.file.content]
 
-    def reads(self, leaf: int, *, number: int, first: int, base_bits: int) -> list[ColumnRead]:
-        """Return the read of a leaf; see `lance_core.file.read.alike_files.AlikeFiles`."""
-        column, cached = [pair for field in self.fields for pair in field.leaves][leaf]
-        return [ColumnRead(column, cached, self.rows, number=number, file=first, base=first << base_bits)]
+    def reads(self, *, numbers: Sequence[int], first: int, base_bits: int) -> list[list[ColumnRead]]:
+        """Return the read of each leaf; see `lance_core.file.read.alike_files.AlikeFiles`."""
+        leaves = [leaf for field in self.fields for leaf in field.leaves]
+        rows, base = self.rows, first << base_bits
+        return [
+            [ColumnRead(column, cached, rows, number=number, file=first, base=base)]
+            for number, (column, cached) in zip(numbers, leaves, strict=True)
+        ]
