@@ -121,7 +121,7 @@ _ALL = (
     Goal(25, "500 columns: append 1,000", 1.2, 0.6, OfData("wide", "append 1k")),
     Goal(26, "open, count of taxi", 0.5, 0.2, OfData("taxi", "count all*")),
     Goal(26, "filtered count of taxi", 0.5, 0.15, OfData("taxi", "count")),
-    *[Goal(26, f"{work} of 500 small fragments", 3.0, 1.5, Single(f"{work} of small fragments"))
+    *[Goal(26, f"{work} of 500 small fragments", 1.0, 0.7, Single(f"{work} of small fragments"))
       for work in ("scan", "1 column", "filter 10%", "filter 0%", "count")],
     *[Goal(26, f"{work} of {number} fragments of one row", 1.0, 0.5, Single(f"{work} of {number} fragments of one row"))
       for number in ("2,000", "20,000") for work in ("filter", "scan", "stream", "take")],

@@ -9,6 +9,7 @@ import numpy as np
 
 from lance_core.encoding.kernels import starts_of, take_inside
 from lance_core.file.read.field_reader import joined
+from lance_core.file.read.strategy import MOST_ROWS_OF_A_RUN_PAGE
 from lance_core.scan.candidates import candidate_ranges, decided_matches
 from lance_core.scan.deletions import Offsets, live_mask
 from lance_core.scan.fragment_reader import LEAVES_HAVE_SHAPES, FragmentReader, Rows
@@ -30,8 +31,12 @@ if TYPE_CHECKING:
 _SMALL_FILE_ROWS, _SMALL_FILE_BYTES = 1 << 15, 1 << 20
 """Values of larger files cost more than the steps to decode them, which a run shares."""
 
-_RUN_ROWS, _RUN_BYTES, _RUN_FILES = 1 << 15, 1 << 23, 64
-"""Bounds of a run, unless batches may have more rows: its files are open together, and its rows in memory."""
+_FIRST_RUN_ROWS, _RUN_ROWS, _RUN_VALUES = 1 << 13, 1 << 17, 1 << 21
+_RUN_BYTES, _RUN_FILES = 1 << 24, 64
+"""Bounds of a run, unless batches may have more rows: its files are open together, and its rows in memory. The first
+run is small, so that the first batch comes early; of files with pages of few rows each has twice as many rows as that
+before. With 2^17 rows of 19 columns a scan of files of 2,500 rows takes a tenth less CPU time than with 2^16, and a
+stream a quarter less than with 2^15."""
 
 
 RowSource: TypeAlias = "FragmentReader | FragmentRun"
@@ -134,7 +139,9 @@ def runs_of(files: OpenFiles, fragments: Iterable[Fragment], plan: ScanPlan) -> 
     projections = (plan.projection,) if plan.predicate is None else (plan.filter_projection, plan.rest)
     can_join = bool(projections[0].fields)
     projections = [projection for projection in projections if projection.fields]
-    most_rows = max(plan.step, _RUN_ROWS)
+    num_columns = sum([len(projection.fields) for projection in projections])
+    most_rows = smallest = max(plan.step, _FIRST_RUN_ROWS)
+    largest = max(smallest, min(_RUN_ROWS, _RUN_VALUES // max(1, num_columns)))
     run: list[FragmentReader] = []
     num_rows = num_bytes = 0
     for fragment in fragments:
@@ -143,10 +150,12 @@ def runs_of(files: OpenFiles, fragments: Iterable[Fragment], plan: ScanPlan) -> 
         if size is not None and decided_matches(reader, plan, 0, 1) is not None:
             size = None
         rows = reader.physical_rows
-        is_full = num_rows + rows > most_rows or num_bytes + (size or 0) > _RUN_BYTES or len(run) == _RUN_FILES
+        bound = most_rows if rows <= MOST_ROWS_OF_A_RUN_PAGE else smallest
+        is_full = num_rows + rows > bound or num_bytes + (size or 0) > _RUN_BYTES or len(run) == _RUN_FILES
         if run and (size is None or is_full):
             yield _source(files, run)
             run, num_rows, num_bytes = [], 0, 0
+            most_rows = min(2 * most_rows, largest)
         if size is None:
             yield reader
         elif plan.predicate is None or candidate_ranges(reader, plan, 0, rows):

@@ -186,7 +186,10 @@ def page_tables(pages: PageWords) -> tuple[ChunkTable, Int64s]:
 
 def counts_of_items(numbers: Sequence[int]) -> Int64s:
     """Return numbers of values as array; those that are refused anyway may need more than 64 bits."""
-    return np.array([min(number, _MAX_ITEMS + 1) for number in numbers], np.int64)
+    try:
+        return np.array(numbers, np.int64)
+    except OverflowError:
+        return np.array([min(number, _MAX_ITEMS + 1) for number in numbers], np.int64)
 
 
 def split_table(table: ChunkTable, bounds: Int64s) -> list[ChunkTable]:

@@ -153,7 +153,8 @@ def decode_indexes(pages: Sequence[PageRead]) -> list[MiniBlockIndex]:
         views = [buffer_view(buffer, np.uint8) for buffer in buffers]
         alike.setdefault((layout.has_large_chunk, layout.rep is None), []).append((number, layout, views))
     indexes: dict[int, MiniBlockIndex] = {}
-    kinds: dict[tuple[int, int], object] = {}
+    kinds: dict[int, object] = {}
+    last: dict[object, object] | None = None
     for group in alike.values():
         parts = [pages[number] for number, _, _ in group]
         chunk_words = _page_words(parts, [layout for _, layout, _ in group], [views for _, _, views in group])
@@ -162,10 +163,12 @@ def decode_indexes(pages: Sequence[PageRead]) -> list[MiniBlockIndex]:
             [(layout, views[layout.dictionary is not None]) for _, layout, views in group]
         )
         for (number, layout, _), table, dictionary in zip(group, tables, items, strict=True):
-            bounds, known = np.array([0, table.grid.shape[1]]), pages[number].kinds
-            kind = kinds.get((id(layout), id(known)))  # columns of a wide table share their layouts
+            bounds, file_kinds = np.array([0, table.grid.shape[1]]), pages[number].kinds
+            if file_kinds is not last:
+                kinds, last = {}, file_kinds
+            kind = kinds.get(id(layout))  # columns of a wide table share their layouts
             if kind is None:
-                kind = kinds[id(layout), id(known)] = _kind(layout, known)
+                kind = kinds[id(layout)] = _kind(layout, file_kinds)
             indexes[number] = MiniBlockIndex((layout,), bounds, table, dictionary, kind)
     return [indexes[number] for number in range(len(pages))]
 

@@ -62,8 +62,9 @@ def take_joined(files: Sequence[Wanted | AlikeFiles]) -> list[pa.Array] | None:
     with suppress(_TooLargeError), _blaming_bytes():
         numbers, first = [id(leaf) for leaf in leaves], 0
         for part in files:
-            for leaf, reads in zip(leaves, part.reads(numbers=numbers, first=first, base_bits=_BASE_BITS), strict=True):
-                leaf += reads
+            reads = part.reads(numbers=numbers, first=first, base_bits=_BASE_BITS)
+            for leaf, more in zip(leaves, reads, strict=True):
+                leaf.extend(more)
             first += len(part.contents)
         source = _SeveralFiles(files)
         return [joined(arrays) for arrays in result_of(plan_files(fields, leaves), source.answer)]

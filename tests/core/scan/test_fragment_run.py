@@ -129,6 +129,17 @@ def test_a_run_has_bounds(tmp_path, runs, monkeypatch):
     assert runs == [3, 3]
 
 
+def test_the_first_run_of_a_stream_is_small(tmp_path, runs, monkeypatch):
+    write_dataset(rows(30 * 40).select(["id"]), str(tmp_path / "t"), max_rows_per_file=30)
+    monkeypatch.setattr(fragment_run, "_FIRST_RUN_ROWS", 64)
+    monkeypatch.setattr(fragment_run, "_RUN_ROWS", 256)
+    batches = dataset(str(tmp_path / "t")).to_batches(batch_size=60)
+    assert next(batches).num_rows <= 60
+    assert runs[:1] == [2]
+    assert sum(batch.num_rows for batch in batches) == 1140
+    assert runs == [2, 4, 8, 8, 8, 8, 2]
+
+
 def test_what_would_need_much_memory_is_read_file_by_file(table, monkeypatch):
     whole = table.to_table()
     monkeypatch.setattr(strategy, "MOST_JOINED_BYTES", 100)
