@@ -89,13 +89,13 @@ _MADE_BY_HAND = 16
 def _late_init(made: Any) -> Callable[..., None]:
     """Return an ``__init__`` that sets the fields of the first objects, then replaces itself by a compiled one."""
     made_by_hand = 0
-    given_fields: list[Field[Any]] = []
+    given_fields: list[Field[Any]] | None = None
 
     def __init__(self: Any, *given: Any, **named: Any) -> None:  # noqa: N807 it becomes one
-        nonlocal made_by_hand
+        nonlocal made_by_hand, given_fields
         made_by_hand += 1
-        if made_by_hand == 1:
-            given_fields.extend(_given(made))
+        if given_fields is None:
+            given_fields = _given(made)
         values = _values(given_fields, given, named) if made_by_hand <= _MADE_BY_HAND else None
         if values is None:
             made.__init__ = _compiled_init(made)

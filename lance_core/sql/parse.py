@@ -28,7 +28,6 @@ from lance_core.sql.any_term import any_of
 from lance_core.sql.arithmetic import arithmetic, integer_literal, literal_arrays, negated
 from lance_core.sql.arrow_types import cast, is_any_list, parse_time
 from lance_core.sql.choices import CHOICE_FUNCTIONS, case, simple_case
-from lance_core.sql.columns import NamedColumns
 from lance_core.sql.groups import find_groups
 from lance_core.sql.json_functions import JSON_FUNCTIONS
 from lance_core.sql.kernels import pc
@@ -39,7 +38,7 @@ from lance_core.sql.terms import Term, literal_term
 from lance_core.sql.time_functions import TIME_FUNCTIONS, date_part
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from lance_core.sql.groups import Group
     from lance_core.sql.pruning import Condition
@@ -124,7 +123,7 @@ def _translate(sql: str, schema: pa.Schema, what: str, *, is_exact: bool = False
         node = split(sql, lambda text: _parse(text, what))
         if what == "expression":
             _refuse_match(node)
-            translator.columns.is_copied = isinstance(node, exp.Column | exp.Dot | exp.Bracket)
+            translator.is_copied = isinstance(node, exp.Column | exp.Dot | exp.Bracket)
         term = translator.term(node, strict=True)
     except SqlglotError as error:
         told = re.sub(r" for <class '[^']*'>", "", str(error).splitlines()[0])
@@ -133,7 +132,7 @@ def _translate(sql: str, schema: pa.Schema, what: str, *, is_exact: bool = False
         raise InvalidInputError(f"{what} is nested too deeply: {sql[:100]!r}...") from error
     except (InvalidInputError, UnsupportedError) as error:
         raise type(error)(f"{what} {sql!r}: {error.message}") from error
-    return translator.columns.paths, term
+    return tuple(dict.fromkeys(translator.columns)), term
 
 
 def _parse(sql: str, what: str) -> Node:
@@ -151,8 +150,11 @@ class _Translator:
     """Turns the nodes of one text into terms and remembers the columns they read."""
 
     def __init__(self, schema: pa.Schema, *, is_exact: bool) -> None:
-        self.columns = NamedColumns(schema)
+        self.schema = schema
         self.is_exact = is_exact
+        self.columns: list[str] = []
+        self.is_copied = False
+        """The text is a column and nothing else: values that a dictionary holds stay in it."""
 
     def term(self, node: Node, *, strict: bool = False) -> Term:
         """Return the term of a node.
@@ -193,10 +195,44 @@ class _Translator:
         """Both operands of a binary node."""
         return self.term(node.this), self.term(node.expression)
 
+    def column(self, path: Sequence[str]) -> Term:
+        """Return the column or struct field at a path of names."""
+        top = _match(path[0], self.schema.names)
+        names, arrow = [top], self.schema.field(top)
+        for name in path[1:]:
+            if not pa.types.is_struct(arrow.type):
+                raise InvalidInputError(f"{'.'.join(names)} is {arrow.type} and has no field {name!r}")
+            names.append(_match(name, [field.name for field in arrow.type]))
+            inner = arrow.type.field(names[-1])
+            arrow = inner.with_nullable(inner.nullable or arrow.nullable)
+        self.columns.append(".".join(names))
+
+        is_dictionary = pa.types.is_dictionary(arrow.type) and not self.is_copied
+        if is_dictionary:
+            arrow = arrow.with_type(arrow.type.value_type)
+
+        def read(batch: pa.RecordBatch) -> pa.Array:
+            values = batch.column(top)
+            for name in names[1:]:
+                values = pc.struct_field(values, name)
+            return pc.cast(values, arrow.type) if is_dictionary else values
+
+        return terms.column_term(".".join(names), arrow, read)
+
 
 def _refuse_match(node: Node) -> None:
     if isinstance(node, exp.Anonymous) and str(node.this).lower() == "regexp_match":
         raise UnsupportedError("regexp_match is supported only as a condition. Use regexp_like")
+
+
+def _match(name: str, names: Sequence[str]) -> str:
+    if name in names:
+        return name
+    folded = [name_ for name_ in names if name_.lower() == name.lower()]
+    if len(folded) == 1:
+        return folded[0]
+    near = difflib.get_close_matches(name, names, n=3) or names[:20]
+    raise InvalidInputError(f"there is no column {name!r}. Did you mean {', '.join(near)}? Text needs single quotes")
 
 
 def _name(node: Node) -> str:
@@ -219,7 +255,7 @@ def _path(node: Node) -> list[str] | None:
 def _column(self: _Translator, node: Node) -> Term:
     path = _path(node)
     if path is not None:
-        return self.columns.term(path)
+        return self.column(path)
     inner = self.term(node.this)
     if isinstance(node, exp.Dot):
         return field(inner, node.expression.name)
@@ -244,7 +280,9 @@ def _is(self: _Translator, node: Node) -> Term:
     wanted = node.expression
     value = self.term(node.this)
     if isinstance(wanted, exp.Null):
-        return terms.is_null(value)
+        asks = pruning.IsNull(value.subject) if value.subject else pruning.UNKNOWN
+        term = terms.apply(pc.is_null, (value,), "IS NULL", asks)
+        return Term(type=term.type, evaluate=term.evaluate, asks=asks, nullable=False)
     if isinstance(wanted, exp.Boolean):
         pair = (terms.boolean(value, "IS"), self.term(wanted))
         asks = pruning.FillNull(value.asks if wanted.this else pruning.Not(value.asks), value=False)
@@ -256,7 +294,10 @@ def _between(self: _Translator, node: Node, strict: bool) -> Term:
     if node.args.get("symmetric"):
         raise UnsupportedError("BETWEEN SYMMETRIC is not supported; write the smaller value first")
     value, low, high = (self.term(node.args[name]) for name in ("this", "low", "high"))
-    return terms.between(value, low, high, strict=strict, is_exact=self.is_exact)
+    return terms.and_(
+        terms.compare("greater_equal", value, low, strict=strict, is_exact=self.is_exact),
+        terms.compare("less_equal", value, high, strict=strict, is_exact=self.is_exact),
+    )
 
 
 def _in(self: _Translator, node: Node, strict: bool) -> Term:

@@ -1,7 +1,7 @@
 """Predicates over record batches.
 
-A predicate comes from SQL text (`lance_core.sql.simple_condition`, else `lance_core.sql.parse`) or from a
-``pyarrow.compute.Expression``. Rows for which it is null do not match, as in a SQL ``WHERE``.
+A predicate comes from SQL text (`lance_core.sql.parse`) or from a ``pyarrow.compute.Expression``. Rows for which it is
+null do not match, as in a SQL ``WHERE``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from pyarrow.compute import Expression
 
     from lance_core.sql.pruning import Condition
-    from lance_core.sql.terms import Term
 
 
 @frozen(kw_only=True)
@@ -73,20 +72,11 @@ def make_predicate(condition: str | Expression, schema: pa.Schema) -> Predicate:
         UnsupportedError: SQL that is not supported; the message names it.
     """
     if isinstance(condition, str):
-        columns, term, asks = _read(condition, schema)
-        return Predicate(text=condition, columns=columns, evaluate=term.evaluate, asks=asks)
-    return _from_expression(condition, schema)
-
-
-def _read(sql: str, schema: pa.Schema) -> tuple[tuple[str, ...], Term, Condition]:
-    from lance_core.sql.simple_condition import simple_condition  # noqa: PLC0415 keeps `import lance_core` light
-
-    answer = simple_condition(sql, schema)
-    if answer is None:
         from lance_core.sql.parse import parse_condition  # noqa: PLC0415 the SQL parser is slow to import
 
-        answer = parse_condition(sql, schema)
-    return answer
+        columns, term, asks = parse_condition(condition, schema)
+        return Predicate(text=condition, columns=columns, evaluate=term.evaluate, asks=asks)
+    return _from_expression(condition, schema)
 
 
 def _from_expression(condition: Expression, schema: pa.Schema) -> Predicate:

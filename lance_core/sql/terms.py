@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from lance_core.common.frozen import frozen, replace
+from lance_core.common.frozen import frozen
 from lance_core.encoding.arrow_values import binary_to_json
 from lance_core.encoding.kernels import scalar
 from lance_core.errors import InvalidInputError, UnsupportedError
@@ -369,20 +369,6 @@ def _is_among(value: Term, literals: pa.Array, *, strict: bool, is_exact: bool) 
     is_existing = bool(value.subject) and common.equals(value.type) and not has_nan
     asks = pruning.Membership(value.subject, wanted) if is_existing else UNKNOWN
     return apply(evaluate, (converted(value, common),), "IN", asks, kind=pa.bool_())
-
-
-def between(value: Term, low: Term, high: Term, *, strict: bool = True, is_exact: bool = False) -> Term:
-    """``BETWEEN``: both bounds belong to it."""
-    return and_(
-        compare("greater_equal", value, low, strict=strict, is_exact=is_exact),
-        compare("less_equal", value, high, strict=strict, is_exact=is_exact),
-    )
-
-
-def is_null(value: Term) -> Term:
-    """``IS NULL``."""
-    asks = pruning.IsNull(value.subject) if value.subject else UNKNOWN
-    return replace(apply(pc.is_null, (value,), "IS NULL", asks), nullable=False)
 
 
 def joined(rule: Callable[[Term, Term], Term], terms: Sequence[Term]) -> Term:

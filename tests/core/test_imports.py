@@ -53,18 +53,9 @@ def _imported_by(work, uri):
     return set(subprocess.run(command, capture_output=True, text=True, check=True).stdout.split())
 
 
-def test_the_first_simple_filter_does_not_import_sqlglot(tmp_path):
-    uri = lance_core.write_dataset(pa.table({"a": [1, 2, 3], "b": ["x", "y", None]}), tmp_path / "t").uri
-    condition = "a < 3 AND NOT (b = 'x' OR b IS NULL) OR a IN (5, 6) AND b LIKE 'x%'"
-    imported = _imported_by(f"table.to_table(filter={condition!r})", uri)
-    assert "lance_core.sql.simple_condition" in imported
-    assert not imported & {"sqlglot", "lance_core.sql.parse", "difflib"}
-
-
 FIRST_WORKS = {
     "table.take([0, 2])": 62,
     "table.to_table()": 62,
-    "table.to_table(['b'], filter='a < 3')": 68,
     "list(table.to_batches())": 63,
 }
 """Modules that the first call of a process may import: each takes a quarter of a millisecond."""

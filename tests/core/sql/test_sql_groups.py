@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from lance_core.errors import InvalidInputError
 from lance_core.sql import any_term as sql_any
 from lance_core.sql import groups as sql_groups
-from lance_core.sql import pruning, simple_condition
+from lance_core.sql import pruning
 from lance_core.sql import split as sql_split
 from lance_core.sql.predicate import make_predicate
 
@@ -109,7 +109,6 @@ def _shapes(draw):
 
 def _answer(condition, many, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(simple_condition, "LONG", 0)
         patch.setattr(sql_split, "LONG", 0)
         patch.setattr(sql_groups, "MANY", many)
         predicate = make_predicate(condition, SCHEMA)

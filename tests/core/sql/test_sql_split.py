@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import lance_core
 from lance_core.errors import InvalidInputError, LanceError
 from lance_core.sql import groups as sql_groups
-from lance_core.sql import pruning, simple_condition
+from lance_core.sql import pruning
 from lance_core.sql import split as sql_split
 from lance_core.sql.predicate import make_predicate
 
@@ -97,7 +97,6 @@ def _answer(condition):
 def test_split_conditions_mean_the_same(condition):
     whole = _answer(condition)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(simple_condition, "LONG", 0)
         patch.setattr(sql_split, "LONG", 0)
         patch.setattr(sql_groups, "MANY", 2)
         assert _answer(condition) == whole
@@ -120,7 +119,6 @@ def test_split_conditions_mean_the_same(condition):
     ],
 )
 def test_what_is_no_condition_is_refused(monkeypatch, condition):
-    monkeypatch.setattr(simple_condition, "LONG", 0)
     monkeypatch.setattr(sql_split, "LONG", 0)
     with pytest.raises(LanceError):
         make_predicate(condition, SCHEMA)
