@@ -29,6 +29,8 @@ _MAX_NUMPY_STRINGS = 1 << 8
 """Up to so many, numpy finds strings faster than Arrow."""
 _MAX_NUMPY_VALUES = 1 << 14
 """Up to so many, numpy finds words faster than Arrow."""
+_MANY_STRINGS, _REPEATS, _LOOKED_AT, _MORE_ROOM = 1 << 15, 8, 1 << 10, 1.1
+"""Of so many strings, each so often, the mean size of some is asked, and for so much more memory."""
 
 
 def is_fieldless(kind: pa.DataType) -> bool:
@@ -399,12 +401,29 @@ def take_values(values: Values, indices: npt.NDArray[Any]) -> Values:
             return VariableValues(bounds, gather(data, starts, sizes))
         case VariableValues(offsets, _):
             kind = pa.binary() if offsets.dtype == np.int32 else pa.large_binary()
-            taken = take_inside(_strings_from_values(values, kind, None), indices)
-            return to_values(taken)
+            return to_values(take_inside(_strings_from_values(_with_room(values, indices), kind, None), indices))
         case FixedListValues(dimension, items, validity):
             value_indices = (indices[:, None] * np.int64(dimension) + np.arange(dimension)).reshape(-1)
             taken_validity = None if validity is None else validity[value_indices]
             return FixedListValues(dimension, take_values(items, value_indices), taken_validity)
+
+
+def _with_room(items: VariableValues, indices: npt.NDArray[Any]) -> VariableValues:
+    """Return strings to take many of, and maybe one more behind them that no index asks for.
+
+    Arrow makes room for as many strings of mean size as are taken, and if those that repeat are larger it copies all to
+    twice the room, into memory never touched before. The last string raises the mean to that of some of the indices.
+    """
+    if len(indices) < max(_MANY_STRINGS, _REPEATS * len(items)):
+        return items
+    offsets = items.offsets
+    some = np.diff(offsets)[indices[:: -(-len(indices) // _LOOKED_AT)]]
+    room = int(some.mean() * _MORE_ROOM * (len(items) + 1)) + 1 - int(offsets[-1] - offsets[0])
+    if room <= 0 or int(offsets[-1]) + room > MAX_INT32:
+        return items
+    data = np.concatenate((items.data[: int(offsets[-1])], np.zeros(room, np.uint8)))
+    longer: npt.NDArray[Any] = np.append(offsets, offsets.dtype.type(len(data)))
+    return VariableValues(longer, data)
 
 
 def spread_values(values: Values | StructValues, is_valid: Mask) -> Values | StructValues:

@@ -4,6 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from lance_core.encoding.arrow_values import take_values
 from lance_core.encoding.codecs import variable
 from lance_core.encoding.kernels import chunk_counts, gather, gather_between
 from lance_core.encoding.values import VariableValues
@@ -64,3 +65,21 @@ def test_room_for_scattered_strings_is_made_once():
         return count
 
     assert allocations(200) == allocations(10)  # of long strings a chunk holds more bytes than of offsets
+
+
+@pytest.mark.skipif(not hasattr(pa.MemoryPool, "num_allocations"), reason="this pyarrow does not count allocations")
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+def test_room_for_strings_that_repeat_is_made_once(dtype):
+    """Whether it is the short ones that repeat, for which Arrow makes room enough, or the long ones."""
+    words = [b"no", b"", b"a word of some length", b"yes"]
+    items = VariableValues(np.cumsum([0, *map(len, words)]).astype(dtype), np.frombuffer(b"".join(words), np.uint8))
+
+    def allocations(often):
+        indices = np.random.default_rng(3).choice(len(words), 50_000, p=np.where(np.arange(4) == often, 0.7, 0.1))
+        count, taken = _allocations(lambda: take_values(items, indices.astype(np.uint8)))
+        assert taken.offsets.dtype == dtype
+        assert taken.data.tobytes() == b"".join([words[index] for index in indices.tolist()])
+        assert np.diff(taken.offsets).tolist() == [len(words[index]) for index in indices.tolist()]
+        return count
+
+    assert allocations(2) == allocations(1)
