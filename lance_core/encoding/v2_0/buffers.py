@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 Buffers = tuple[tuple[int, int], ...]
 """Absolute position and size of each buffer of a page."""
 
+_LONG_RUN = 8
+"""From so many adjoining rows on, as of long lists, they are copied as one piece instead of one by one."""
+
 
 @frozen
 class Wanted:
@@ -66,9 +69,12 @@ def read_rows(buffers: Buffers, flat: Flat, rows: Rows, width: int) -> ReadPlan[
         data = yield from _read_range(buffers, flat, 0, (last + 1) * width)
         return gather_windows(data, rows * width, width).reshape(-1)
     _check_end((last + 1) * width, size)
-    starts = rows * width + position
-    (row_bytes,) = yield [ByteRanges(starts, starts + width)]
-    return gather_windows(row_bytes.memory, row_bytes.in_memory(starts), width).reshape(-1)
+    bounds = np.concatenate(([0], np.flatnonzero(rows[1:] - rows[:-1] != 1) + 1, [len(rows)]))
+    starts, sizes = rows[bounds[:-1]] * width + position, (bounds[1:] - bounds[:-1]) * width
+    (row_bytes,) = yield [ByteRanges(starts, starts + sizes)]
+    if len(starts) * _LONG_RUN <= len(rows):
+        return gather(row_bytes.memory, row_bytes.in_memory(starts), sizes)
+    return gather_windows(row_bytes.memory, row_bytes.in_memory(rows * width + position), width).reshape(-1)
 
 
 def read_spans(buffers: Buffers, flat: Flat, starts: Int64s, sizes: Int64s) -> ReadPlan[Bytes]:

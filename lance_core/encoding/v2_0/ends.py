@@ -43,8 +43,12 @@ def read_ends(buffers: Buffers, flat: Flat, rows: Rows, adjustment: int) -> Read
     """
     if isinstance(rows, range):
         numbers: Rows = range(max(rows.start - 1, 0), rows.stop)
+        at: slice | Int64s = slice(rows.start - numbers.start, None)
     else:
-        numbers = np.union1d(rows, rows[rows > 0] - 1)
+        pairs = np.stack((rows - 1, rows), axis=1).reshape(-1)  # a row begins where the one before it ends
+        is_first = np.append(pairs[0] >= 0, pairs[1:] > pairs[:-1])
+        numbers = pairs[is_first]
+        at = np.add.accumulate(is_first, dtype=np.int64)[1::2] - 1
     data = yield from read_rows(buffers, flat, numbers, 8)
     raw: Int64s = data.view("<i8")
     is_null = raw >= adjustment
@@ -52,11 +56,9 @@ def read_ends(buffers: Buffers, flat: Flat, rows: Rows, adjustment: int) -> Read
     ends = np.where(is_null, raw - adjustment, raw) if has_nulls else raw
     if int(ends[0]) < 0 or (ends[1:] < ends[:-1]).any():
         raise CorruptDataError("the offsets of a page do not ascend")
-    if isinstance(rows, range):
-        at: slice | Int64s = slice(rows.start - int(numbers[0]), None)
-        starts = ends[:-1] if rows.start else np.concatenate((np.zeros(1, np.int64), ends[:-1]))
+    if isinstance(at, slice):
+        starts = ends[:-1] if at.start else np.concatenate((np.zeros(1, np.int64), ends[:-1]))
     else:
-        at = np.searchsorted(numbers, rows)
-        starts = np.where(rows > 0, ends[at - 1], 0)
+        starts = np.where(at > 0, ends[at - 1], 0)
     validity = ~is_null[at] if has_nulls else None
     return Spans(starts, ends[at], validity, isinstance(rows, range))

@@ -55,7 +55,8 @@ def check(encoding, buffers, kind, values):
     n = len(values)
     for start, end in itertools.combinations(range(n + 1), 2) if n < 12 else [(0, n), (9, n), (3, n - 1), (n // 2, n)]:
         assert read(encoding, buffers, kind, range(start, end)) == values[start:end]
-    for rows in ([0], [n - 1], list(range(0, n, 2)), [0, n - 1] if n > 1 else [0]):
+    runs = [row for row in range(n) if row % 12 != 4 and row % 12 != 5]
+    for rows in ([0], [n - 1], list(range(0, n, 2)), [0, n - 1] if n > 1 else [0], runs):
         assert read(encoding, buffers, kind, np.array(rows)) == [values[row] for row in rows]
 
 
@@ -70,6 +71,14 @@ def test_flat():
     check(e.Flat(32, 0), [np.arange(50, dtype="<i4").tobytes()], pa.int32(), list(range(50)))
     check(e.Flat(1, 0), [b"\x65\x01"], pa.bool_(), [True, False, True, False, False, True, True, False, True])
     check(e.AllNulls(), [], pa.string(), [None] * 3)
+
+
+def test_rows_that_adjoin_are_one_range():
+    buffer = ((5, 8 * 50),)
+    rows = np.array([*range(3, 23), 30, *range(40, 50)])
+    (asked,) = next(read_array(e.Flat(64, 0), Wanted(buffer, rows), pa.int64()))
+    assert asked.starts.tolist() == [5 + 8 * 3, 5 + 8 * 30, 5 + 8 * 40]
+    assert asked.ends.tolist() == [5 + 8 * 23, 5 + 8 * 31, 5 + 8 * 50]
 
 
 def test_some_nulls():
