@@ -308,7 +308,7 @@ def test_fsst_in_chunks(as_page, chunks_of, items):
 
 
 def test_fsst_over_several_blocks_of_codes(strings, items, monkeypatch):
-    monkeypatch.setattr("lance_core.encoding.codecs.fsst._BLOCK_CODES", 1 << 17)
+    monkeypatch.setattr("lance_core.encoding.codecs.fsst._TEXTS_IN_CACHE", 1 << 16)
     values = [b"\x00\x01\x02", b"", b"\xffz\x03", b"\x01"] * 100_000
     got = registry.decode_strings(Fsst(symbol_table(WORDS), Variable(32)), strings(values))
     assert items(got) == [b"abcdefghijk", b"", b"zlmn", b"c"] * 100_000

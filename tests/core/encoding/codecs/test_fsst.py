@@ -122,9 +122,9 @@ def test_a_table_holds_no_more_than_255_symbols():
 
 
 @pytest.mark.parametrize("extra", [b"", b"\xf7"])
-@pytest.mark.parametrize("block", [1 << 22, 1 << 14])
+@pytest.mark.parametrize("block", [1 << 21, 1 << 13, 1000])
 def test_many_codes_are_looked_up_in_pairs(monkeypatch, extra, block):
-    monkeypatch.setattr(fsst, "_BLOCK_CODES", block)
+    monkeypatch.setattr(fsst, "_TEXTS_IN_CACHE", block)
     monkeypatch.setattr(fsst, "_PAIRS_PAY_AT", 1 << 10)
     parts = logs(9000)
     table, codes = fsst.encode(values_of(parts))
