@@ -15,6 +15,8 @@ NEEDS_MAPS = {"sparse maps"}
 """Data sets that pylance stores whole in files of version 2.2 only."""
 PYLANCES = ("pylance-2.0", "pylance-2.1", "pylance-2.2")
 LIKE_SIZE = "best pylance of like size"
+PLAIN = "pylance-2.0"
+"""Files of version 2.0: plain values. Only files of the same version are like them."""
 _CHEAPEST_OF = {BEST: PYLANCES, LIKE_SIZE: PYLANCES[1:]}
 """Anchors that are the cheapest of several engines: of all file versions, or of those that are not plain values."""
 
@@ -63,8 +65,10 @@ class OfData:
         return _beside(spent, self.ours, self.engines - {self.ours}, by_wall=self.by_wall)
 
 
-def of_shape(shape: str, work: str, theirs: str = BEST) -> OfData:
-    """A work on one of the other shapes of data, like beside like."""
+def of_shape(shape: str, work: str, theirs: str = BEST) -> OfData | None:
+    """A work on one of the other shapes of data, like beside like; None for what the other's files cannot hold."""
+    if theirs == PLAIN:
+        return None if shape in NEEDS_MAPS else OfData(shape, work, PLAIN, "core-2.0")
     return OfData(shape, work, "pylance-2.2" if shape in NEEDS_MAPS else theirs)
 
 
@@ -83,7 +87,8 @@ class OfShapes:
     @property
     def each(self) -> dict[str, OfData]:
         """What finds the figure of each shape."""
-        return {shape: of_shape(shape, self.work, self.theirs) for shape in SHAPES}
+        found = {shape: of_shape(shape, self.work, self.theirs) for shape in SHAPES}
+        return {shape: find for shape, find in found.items() if find is not None}
 
     def __call__(self, results: Mapping[str, Any]) -> Figure | None:
         """The figure; None if none was measured."""

@@ -49,8 +49,8 @@ _TABLES, _TEXTS = ("taxi", "text", "nested"), ("taxi", "text")
 _FIRST = ("scan", "2 columns", "filter 1%", "take 100")
 
 # Files of version 2.0 are plain values, two to five times as many bytes as ours or pylance's other versions: to copy
-# them costs less than to unpack anything. So the rows of other shapes come twice, beside all versions and beside those
-# of like size.
+# them costs less than to unpack anything. So the rows of other shapes come three times: beside all versions, beside
+# those of like size, and files of version 2.0 of both.
 SHAPE_WORKS = ("write", "scan", "stream", "2 columns", "filter 1%", "take 1", "take 100", "take 10k")
 
 _LOOK_UPS = (
@@ -160,8 +160,11 @@ _ALL = (
       for one in _TEXTS for number in (2, 4)],
     *[Goal(45, f"streamed scan of {one}", 1.0, 0.7, OfData(one, "stream", _like(one)))
       for one in (*_TABLES, "embeddings", "wide")],
+    *[Goal(45, f"streamed scan of {one}, 2.0 beside 2.0", 1.0, 0.7, OfData(one, "stream", "pylance-2.0", "core-2.0"))
+      for one in (*_TABLES, "embeddings", "wide")],
     *[Goal(46, f"{work} of other shapes, worst", 1.0, 0.7, figures.OfShapes(work)) for work in SHAPE_WORKS],
-    *[Goal(46, f"the same, beside files of like size: {work}", 1.0, 0.7, figures.OfShapes(work, figures.LIKE_SIZE))
+    *[Goal(46, f"the same, {how}: {work}", 1.0, 0.7, figures.OfShapes(work, theirs))
+      for how, theirs in (("beside files of like size", figures.LIKE_SIZE), ("2.0 beside 2.0", figures.PLAIN))
       for work in SHAPE_WORKS],
     Goal(47, "time per row at ten times the size, worst", 1.2, 1.1, growth_report.time_growth),
     Goal(48, "memory of writes and streams at ten times the size", 128, 64, growth_report.memory_of_streams, "MiB"),

@@ -13,7 +13,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from figures import BEST, LIKE_SIZE, of_shape
+from figures import BEST, LIKE_SIZE, PLAIN, of_shape
 from goals import SHAPE_WORKS, SLACK, table
 from growth_report import curves, growth_text
 from picture import ROWS, bars
@@ -122,16 +122,22 @@ def summary_text(results: Mapping[str, Any]) -> str:
 
 
 def shapes_text(results: Mapping[str, Any]) -> str:
-    """CPU time of all works on data of other shapes: beside pylance's cheapest file version, and of like size."""
-    every, like = _shapes_beside(BEST, results), _shapes_beside(LIKE_SIZE, results)
-    return f"{every}\n\nBeside the cheaper of versions 2.1 and 2.2:\n\n{like}" if every else "Not measured yet."
+    """CPU time of all works on data of other shapes: beside pylance's cheapest file version, and of like bytes."""
+    every, like, plain = (_shapes_beside(theirs, results) for theirs in (BEST, LIKE_SIZE, PLAIN))
+    if not every:
+        return "Not measured yet."
+    return (
+        f"{every}\n\nBeside the cheaper of versions 2.1 and 2.2:\n\n{like}\n\n"
+        f"Files of version 2.0 of both, plain values:\n\n{plain}"
+    )
 
 
 def _shapes_beside(theirs: str, results: Mapping[str, Any]) -> str:
     works = ("bytes", *SHAPE_WORKS)
     lines = ["| | rows | " + " | ".join(works) + " |", "|---|" + "---:|" * (len(works) + 1)]
     for shape in SHAPES:
-        figures = [of_shape(shape, work, theirs)(results) for work in works]
+        finders = [of_shape(shape, work, theirs) for work in works]
+        figures = [find and find(results) for find in finders]
         if any(figures):
             cells = ["" if one is None else f"{one.value:.2f}" for one in figures]
             lines.append(f"| {shape} | {results['data'][shape]['rows']:,} | " + " | ".join(cells) + " |")

@@ -39,15 +39,22 @@ def test_shapes_are_compared_with_files_that_hold_the_same_columns():
         assert {engines.storable(table, version).num_columns for version in versions} == {table.num_columns}, name
 
 
-def test_other_shapes_are_judged_beside_files_of_like_size_too(report):
-    spent = {"core-2.2": [3, 3], "pylance-2.0": [1, 1], "pylance-2.1": [2, 2], "pylance-2.2": [6, 6]}
+def test_other_shapes_are_judged_beside_files_like_theirs_too(report):
+    spent = {"core-2.2": [3, 3], "pylance-2.0": [1, 1], "pylance-2.1": [2, 2], "pylance-2.2": [6, 6], "core-2.0": [0.5, 1]}
     results = {**results_of({}), "data": {name: {"rows": 7, "scan": spent} for name in ("orders", "sparse maps")}}
     found = {one["work"]: one["found"] for one in report.table(results) if one["row"] == 46 and one["found"]}
-    assert found == {"scan of other shapes, worst": 3, "the same, beside files of like size: scan": 1.5}
+    assert found == {
+        "scan of other shapes, worst": 3,
+        "the same, beside files of like size: scan": 1.5,
+        "the same, 2.0 beside 2.0: scan": 0.5,
+    }
     first, second = report.shapes_text(results).split("Beside the cheaper of versions 2.1 and 2.2:")
+    second, third = second.split("Files of version 2.0 of both, plain values:")
     assert "| orders | 7 |  |  | 3.00 |" in first
     assert "| orders | 7 |  |  | 1.50 |" in second
     assert "| sparse maps | 7 |  |  | 0.50 |" in first
+    assert "| orders | 7 |  |  | 0.50 |" in third
+    assert "sparse maps" not in third
 
 
 def results_of(values):
