@@ -161,7 +161,7 @@ _ALL = (
     *[Goal(45, f"streamed scan of {one}", 1.0, 0.7, OfData(one, "stream", _like(one)))
       for one in (*_TABLES, "embeddings", "wide")],
     *[Goal(45, f"streamed scan of {one}, 2.0 beside 2.0", 1.0, 0.7, OfData(one, "stream", "pylance-2.0", "core-2.0"))
-      for one in (*_TABLES, "embeddings", "wide")],
+      for one in (*_TEXTS, "embeddings", "wide")],
     *[Goal(46, f"{work} of other shapes, worst", 1.0, 0.7, figures.OfShapes(work)) for work in SHAPE_WORKS],
     *[Goal(46, f"the same, {how}: {work}", 1.0, 0.7, figures.OfShapes(work, theirs))
       for how, theirs in (("beside files of like size", figures.LIKE_SIZE), ("2.0 beside 2.0", figures.PLAIN))

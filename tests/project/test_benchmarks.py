@@ -40,7 +40,13 @@ def test_shapes_are_compared_with_files_that_hold_the_same_columns():
 
 
 def test_other_shapes_are_judged_beside_files_like_theirs_too(report):
-    spent = {"core-2.2": [3, 3], "pylance-2.0": [1, 1], "pylance-2.1": [2, 2], "pylance-2.2": [6, 6], "core-2.0": [0.5, 1]}
+    spent = {
+        "core-2.2": [3, 3],
+        "pylance-2.0": [1, 1],
+        "pylance-2.1": [2, 2],
+        "pylance-2.2": [6, 6],
+        "core-2.0": [0.5, 1],
+    }
     results = {**results_of({}), "data": {name: {"rows": 7, "scan": spent} for name in ("orders", "sparse maps")}}
     found = {one["work"]: one["found"] for one in report.table(results) if one["row"] == 46 and one["found"]}
     assert found == {

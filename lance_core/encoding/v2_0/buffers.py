@@ -69,12 +69,22 @@ def read_rows(buffers: Buffers, flat: Flat, rows: Rows, width: int) -> ReadPlan[
         data = yield from _read_range(buffers, flat, 0, (last + 1) * width)
         return gather_windows(data, rows * width, width).reshape(-1)
     _check_end((last + 1) * width, size)
-    bounds = np.concatenate(([0], np.flatnonzero(rows[1:] - rows[:-1] != 1) + 1, [len(rows)]))
-    starts, sizes = rows[bounds[:-1]] * width + position, (bounds[1:] - bounds[:-1]) * width
-    (row_bytes,) = yield [ByteRanges(starts, starts + sizes)]
-    if len(starts) * _LONG_RUN <= len(rows):
-        return gather(row_bytes.memory, row_bytes.in_memory(starts), sizes)
-    return gather_windows(row_bytes.memory, row_bytes.in_memory(rows * width + position), width).reshape(-1)
+    firsts, counts = _runs(rows)
+    starts = firsts * width + position
+    (row_bytes,) = yield [ByteRanges(starts, starts + counts * width)]
+    if len(firsts) * _LONG_RUN <= len(rows):
+        return gather(row_bytes.memory, row_bytes.in_memory(starts), counts * width)
+    starts = starts if len(firsts) == len(rows) else rows * width + position
+    return gather_windows(row_bytes.memory, row_bytes.in_memory(starts), width).reshape(-1)
+
+
+def _runs(rows: Int64s) -> tuple[Int64s, Int64s]:
+    """First row of each run of adjoining rows, and how many these are; of rows that lie apart each is one."""
+    breaks = (rows[1:] - rows[:-1] != 1).nonzero()[0]
+    if 2 * len(breaks) >= len(rows):
+        return rows, np.ones(len(rows), np.int64)
+    bounds = np.concatenate(([0], breaks + 1, [len(rows)]))
+    return rows[bounds[:-1]], bounds[1:] - bounds[:-1]
 
 
 def read_spans(buffers: Buffers, flat: Flat, starts: Int64s, sizes: Int64s) -> ReadPlan[Bytes]:
@@ -103,9 +113,11 @@ def read_bits(wanted: Wanted, flat: Flat) -> ReadPlan[pa.Buffer]:
         bitmap = pa.py_buffer(data)
         return bitmap if first % 8 == 0 else pack_bits(unpack_bits(bitmap, first % 8, len(wanted)))
     numbers = wanted.numbers()
-    byte_offsets, inverse = np.unique(numbers >> 3, return_inverse=True)
-    data = yield from read_rows(wanted.buffers, flat, byte_offsets, 1)
-    return pack_bits((data[inverse] >> (numbers & 7).astype(np.uint8) & 1).view(np.bool_))
+    byte_offsets = numbers >> 3  # ascend, as the numbers do
+    is_first = np.append(True, byte_offsets[1:] != byte_offsets[:-1])
+    data = yield from read_rows(wanted.buffers, flat, byte_offsets[is_first], 1)
+    bits = data[np.add.accumulate(is_first, dtype=np.int64) - 1] >> (numbers & 7).astype(np.uint8) & 1
+    return pack_bits(bits.view(np.bool_))
 
 
 def _read_range(buffers: Buffers, flat: Flat, start: int, end: int) -> ReadPlan[Bytes]:

@@ -74,7 +74,12 @@ def _values(kind: pa.DataType, column: _Column) -> ValuePages:
     """Return the values of a column as a type."""
 
     def read(rows: Rows) -> Plan:
-        return together([read_page(number, inside) for number, inside in split_rows(column.first_rows, rows)])
+        if len(rows) == 1:
+            rows = range(int(rows[0]), int(rows[0]) + 1)
+        pages = list(split_rows(column.first_rows, rows))
+        if len(pages) == 1:
+            return [(yield from read_page(*pages[0]))]
+        return (yield from together([read_page(number, inside) for number, inside in pages]))
 
     def read_page(number: int, rows: Rows) -> ReadPlan[pa.Array]:
         encoding = column.encoding(number)

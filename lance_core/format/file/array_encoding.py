@@ -8,6 +8,7 @@ Not supported: buffers of columns and of the file (no writer is known).
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TypeAlias
 
 from google.protobuf.any_pb2 import Any as AnyMessage
@@ -19,6 +20,7 @@ from lance_core.errors import CorruptDataError, UnsupportedError
 from lance_core.format.file.encodings import Compression
 
 _TYPE_NAME = "lance.encodings.ArrayEncoding"
+_MANY_ENCODINGS = 256
 _MAX_DEPTH = 16
 _MAX_BITS = 1 << 30
 MAX_ITEMS = 1 << 48
@@ -211,8 +213,9 @@ def _without_nulls(values: pb.ArrayEncoding) -> pb.ArrayEncoding:
     return pb.ArrayEncoding(nullable=pb.Nullable(no_nulls=pb.Nullable.NoNull(values=values)))
 
 
+@lru_cache(maxsize=_MANY_ENCODINGS)
 def decode_array_encoding(data: bytes) -> ArrayEncoding:
-    """Read the encoding of a page.
+    """Read the encoding of a page; the columns of a wide table have few different ones.
 
     Args:
         data: Serialized Any.
