@@ -144,25 +144,24 @@ class _Meanings:
     texts: npt.NDArray[np.uint64]
 
 
-@lru_cache(maxsize=_TABLES_KEPT)
-def _symbols(table: bytes) -> list[bytes] | None:
-    return parse_table(table)
+_symbols = lru_cache(maxsize=_TABLES_KEPT)(parse_table)
 
 
 @lru_cache(maxsize=_TABLES_KEPT)
 def _meanings(table: bytes, *, has_escapes: bool) -> _Meanings:
-    """Return the symbols of a table; escapes mean nothing, literals some byte."""
-    symbols = _symbols(table) or []
-    num_symbols = len(symbols)
-    meanings = [*symbols, *[b"?"] * (_ESCAPE + 1 - num_symbols)]
-    literal = next((code for code, symbol in enumerate(symbols) if len(symbol) == 1), num_symbols)
+    """Return the symbols of a table; escapes mean nothing, literals and codes without symbol some byte."""
+    symbols = _symbols(table)
+    assert symbols is not None  # noqa: S101 - callers ask for nothing else
+    num_symbols = len(symbols[0])
+    alone = np.flatnonzero(symbols[0] == 1)
+    literal = int(alone[0]) if len(alone) else num_symbols
+    literal += has_escapes and literal == _ESCAPE
+    lengths = np.ones(max(_ESCAPE, literal) + 1, np.uint8)
+    texts = np.full(len(lengths), ord("?"), "<u8")
+    lengths[:num_symbols], texts[:num_symbols] = symbols
     if has_escapes:
-        meanings[_ESCAPE] = b""
-        if literal == _ESCAPE:
-            meanings.append(b"?")
-            literal += 1
-    texts = np.frombuffer(b"".join(symbol.ljust(8, b"\0") for symbol in meanings), "<u8")
-    return _Meanings(num_symbols, literal, np.array(list(map(len, meanings)), np.uint8), texts)
+        lengths[_ESCAPE] = texts[_ESCAPE] = 0
+    return _Meanings(num_symbols, literal, lengths, texts)
 
 
 def _lookup(meanings: _Meanings, *, by_pairs: bool) -> tuple[pa.Array, pa.Array]:

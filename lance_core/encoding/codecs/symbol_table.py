@@ -47,8 +47,11 @@ _LONE_BYTE_BONUS = 8
 """A byte without a symbol takes two codes, and breaks what stands around it."""
 
 
-def parse_table(table: bytes) -> list[bytes] | None:
-    """Symbols of a table; None if its data is not compressed.
+def parse_table(table: bytes) -> tuple[Bytes, npt.NDArray[np.uint64]] | None:
+    """Return the symbols of a table; None if its data is not compressed.
+
+    Returns:
+        Shape (symbols,): bytes of each; and the symbols as uint64, the first byte lowest, zeros behind the last.
 
     Raises:
         CorruptDataError: Wrong size, magic or lengths.
@@ -60,11 +63,11 @@ def parse_table(table: bytes) -> list[bytes] | None:
         raise CorruptDataError(f"FSST symbol table with switch {switch}")
     if switch == 0:
         return None
-    ends = 8 + count * _SYMBOL_BYTES
-    lengths = table[ends : ends + count]
-    if lengths and not 1 <= min(lengths) <= max(lengths) <= _SYMBOL_BYTES:
+    lengths = np.frombuffer(table, np.uint8, count, 8 + count * _SYMBOL_BYTES)
+    if count and not 1 <= int(lengths.min()) <= int(lengths.max()) <= _SYMBOL_BYTES:
         raise CorruptDataError("FSST symbol with a length outside of 1 to 8")
-    return [table[at : at + length] for at, length in zip(range(8, ends, _SYMBOL_BYTES), lengths, strict=True)]
+    unused_bits = 64 - 8 * lengths.astype(np.uint64)
+    return lengths, np.frombuffer(table, "<u8", count, 8) << unused_bits >> unused_bits
 
 
 def encode_table(symbols: Sequence[bytes]) -> bytes:
