@@ -40,10 +40,11 @@ def frozen(cls: Any = None, /, *, kw_only: bool = False, slots: bool = True) -> 
     """
 
     def make(cls: type) -> Any:
-        made: Any = dataclass(init=False, slots=slots, kw_only=kw_only, repr=False, eq=False)(cls)
+        made, all_fields = _made(cls, kw_only=kw_only, slots=slots)
         made.__dataclass_params__.frozen = True
-        compared = _getter([field.name for field in fields(made) if field.compare])
-        _add(made, cls, {**_FROZEN, **(_PICKLED if slots else {}), "_compared": staticmethod(compared)})
+        compared = _getter([field.name for field in all_fields if field.compare])
+        methods = _PICKLED_FROZEN if slots else _FROZEN
+        _add(made, cls, all_fields, {**methods, "_compared": staticmethod(compared)})
         return made
 
     return make if cls is None else make(cls)
@@ -67,16 +68,33 @@ def mutable(cls: Any = None, /, *, kw_only: bool = False) -> Any:
     """
 
     def make(cls: type) -> Any:
-        made: Any = dataclass(init=False, slots=True, kw_only=kw_only, repr=False, eq=False)(cls)
-        _add(made, cls, {"__repr__": _repr})
+        made, all_fields = _made(cls, kw_only=kw_only, slots=True)
+        _add(made, cls, all_fields, {"__repr__": _repr})
         return made
 
     return make if cls is None else make(cls)
 
 
-def _add(made: Any, cls: type, methods: dict[str, Any]) -> None:
+def _made(cls: type, *, kw_only: bool, slots: bool) -> tuple[Any, tuple[Field[Any], ...]]:
+    """Make a class a dataclass without methods; return it and its fields.
+
+    `dataclasses` looks three times into each annotation that is a text, which is a third of its time. A class of
+    lance_core has fields only, so it is shown types, and given its annotations back.
+    """
+    annotations = cls.__dict__.get("__annotations__", {})
+    cls.__annotations__ = dict.fromkeys(annotations, object)
+    made: Any = dataclass(init=False, slots=slots, kw_only=kw_only, repr=False, eq=False)(cls)
+    made.__annotations__ = annotations
+    all_fields = fields(made)
+    for field_ in all_fields:
+        if field_.name in annotations:
+            field_.type = annotations[field_.name]
+    return made, all_fields
+
+
+def _add(made: Any, cls: type, all_fields: tuple[Field[Any], ...], methods: dict[str, Any]) -> None:
     """Add methods that the class does not have itself, and what all of them share."""
-    shown = tuple([field.name for field in fields(made) if field.repr])
+    shown = tuple([field.name for field in all_fields if field.repr])
     made.__signature__ = _SIGNATURE
     for name, member in {**methods, "_shown": shown, "__init__": _late_init(made)}.items():
         if cls.__dict__.get(name) is None:  # a class with an __eq__ of its own has None for __hash__
@@ -220,4 +238,4 @@ def _restore(self: Any, state: list[Any]) -> None:
 
 
 _FROZEN = {"__repr__": _repr, "__eq__": _eq, "__hash__": _hash, "__setattr__": _refuse, "__delattr__": _refuse}
-_PICKLED = {"__getstate__": _state, "__setstate__": _restore}
+_PICKLED_FROZEN = {**_FROZEN, "__getstate__": _state, "__setstate__": _restore}
