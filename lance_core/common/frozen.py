@@ -81,7 +81,7 @@ def _made(cls: type, *, kw_only: bool, slots: bool) -> tuple[Any, tuple[Field[An
     `dataclasses` looks three times into each annotation that is a text, which is a third of its time. A class of
     lance_core has fields only, so it is shown types, and given its annotations back.
     """
-    annotations = cls.__dict__.get("__annotations__", {})
+    annotations = vars(cls).get("__annotations__", {})
     cls.__annotations__ = dict.fromkeys(annotations, object)
     made: Any = dataclass(init=False, slots=slots, kw_only=kw_only, repr=False, eq=False)(cls)
     made.__annotations__ = annotations

@@ -21,10 +21,28 @@ def test_what_few_calls_need_is_there():
 
 
 def test_importing_is_light():
-    """Every Spark worker imports lance_core; what few calls need is imported by them."""
-    code = f"import sys, lance_core; print(*[one for one in {HEAVY} if one in sys.modules])"
+    """Whoever opens and writes tables imports what all calls need; what few calls need is imported by them."""
+    names = "lance_core.dataset, lance_core.write_dataset, lance_core.LanceScanner"
+    code = f"import sys, lance_core; {names}; print(*[one for one in {HEAVY} if one in sys.modules])"
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert answer.stdout.split() == []
+
+
+def test_the_package_alone_imports_neither_numpy_nor_arrow():
+    """A process that loads definitions of Dagster imports lance_core for its errors and names."""
+    names = "('numpy', 'pyarrow', 'google.protobuf', 'lance_core.dataset')"
+    code = f"import sys, lance_core, lance_core.errors; print(*[one for one in {names} if one in sys.modules])"
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert answer.stdout.split() == []
+
+
+@pytest.mark.parametrize("first", ["lance_core.dataset", "lance_core.scanner", "lance_core"])
+def test_a_module_has_the_name_of_a_function(first):
+    code = f"import lance_core, {first}; from lance_core import dataset; from lance_core.dataset import LanceDataset\n"
+    code += "assert lance_core.dataset is dataset is not LanceDataset; assert callable(dataset)\n"
+    code += "assert LanceDataset is lance_core.LanceDataset\n"
+    code += "assert lance_core.scanner.LanceScanner is lance_core.LanceScanner"
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_every_public_name_is_there():
@@ -73,7 +91,8 @@ def test_the_first_read_imports_few_modules(tmp_path, work):
 
 def test_importing_makes_few_modules():
     """Those of pyarrow, numpy and Python are not ours to choose."""
-    code = "import sys, lance_core; print(sum(name.startswith(('lance_core', 'google')) for name in sys.modules))"
+    made = "sum(name.startswith(('lance_core', 'google')) for name in sys.modules)"
+    code = f"import sys, lance_core; lance_core.dataset, lance_core.write_dataset; print({made})"
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert int(answer.stdout) <= 270
 
