@@ -9,12 +9,16 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
-import pyarrow as pa
 
+from lance_core.common.late_module import LateModule
 from lance_core.errors import InvalidInputError, UnsupportedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+
+    import pyarrow as pa
+else:
+    pa = LateModule("pyarrow")
 
 
 def table_schema(schema: pa.Schema, *, declared: dg.TableSchema | None = None) -> dg.TableSchema:

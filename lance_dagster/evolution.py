@@ -5,13 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-import pyarrow as pa
-
 from lance_core.common.hints import did_you_mean
+from lance_core.common.late_module import LateModule
 from lance_core.errors import CommitConflictError, InvalidInputError
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     import lance_core
+else:
+    pa = LateModule("pyarrow")
 
 SchemaRule = Literal["strict", "add", "overwrite"]
 

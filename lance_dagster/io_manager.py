@@ -8,10 +8,9 @@ from contextlib import contextmanager
 from typing import Any, Literal
 
 import dagster as dg
-import pyarrow as pa
 from pydantic import Field, PrivateAttr
 
-from lance_core import LanceDataset
+import lance_core
 from lance_core.errors import InvalidInputError, LanceError
 from lance_dagster import _compat
 from lance_dagster.column_schema import arrow_schema, declared_schema
@@ -229,7 +228,7 @@ class LanceIOManager(Storage, dg.ConfigurableIOManager):
             return store(obj, handler, target, existing=existing)
 
     def _scheme(
-        self, context: dg.OutputContext, settings: WriteSettings, existing: LanceDataset | None
+        self, context: dg.OutputContext, settings: WriteSettings, existing: "lance_core.LanceDataset | None"
     ) -> dict[str, str]:
         """Return the transaction property with the partitions of the asset; warn if the last output had others."""
         if not context.has_asset_partitions:
@@ -269,8 +268,7 @@ class LanceIOManager(Storage, dg.ConfigurableIOManager):
             self._places_of_assets[dataset.uri] = context.asset_key
             schema = dataset.schema
         else:
-            declared = declared_schema(definition)
-            schema = pa.schema([]) if declared is None else arrow_schema(declared)
+            schema = arrow_schema(declared_schema(definition) or dg.TableSchema(columns=[]))
         type_ = input_type(context, has_spark=self.spark is not None)
         request = ReadRequest(
             dataset=dataset,
@@ -294,9 +292,9 @@ class LanceIOManager(Storage, dg.ConfigurableIOManager):
             branch=self.branch,
         )
 
-    def _registered(self, obj: Any, uri: str) -> LanceDataset | None:
+    def _registered(self, obj: Any, uri: str) -> "lance_core.LanceDataset | None":
         """Return the dataset, if the asset wrote its own table (or a branch of it)."""
-        if not isinstance(obj, LanceDataset):
+        if not isinstance(obj, lance_core.LanceDataset):
             return None
         existing = self.tables.find(uri)
         if existing is None:
@@ -322,7 +320,9 @@ class LanceIOManager(Storage, dg.ConfigurableIOManager):
             inputs=self._inputs.get(_compat.step_identity(context) or "", {}),
         )
 
-    def _earlier_commit(self, context: dg.OutputContext, identity: CommitIdentity, dataset: LanceDataset) -> int | None:
+    def _earlier_commit(
+        self, context: dg.OutputContext, identity: CommitIdentity, dataset: "lance_core.LanceDataset"
+    ) -> int | None:
         """Version that an earlier attempt of this step committed, or None."""
         return identity.find(
             dataset,

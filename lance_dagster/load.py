@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
+from lance_core.common.late_module import LateModule
 from lance_core.errors import DatasetNotFoundError, InvalidInputError, RefNotFoundError
 from lance_dagster import _compat
 from lance_dagster.partitioning.partitions import PartitionSelection, select_partitions
@@ -17,9 +16,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import dagster as dg
+    import pyarrow as pa
 
     import lance_core
     from lance_dagster.tables import Tables
+else:
+    pa = LateModule("pyarrow")
 
 
 def upstream_metadata(context: dg.InputContext) -> Mapping[str, Any]:

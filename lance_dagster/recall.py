@@ -8,7 +8,6 @@ from collections.abc import Sequence
 import dagster as dg
 
 from lance_core.errors import InvalidInputError
-from lance_core.vector import measure_recall
 from lance_dagster.checks import asset_key
 from lance_dagster.index_numbers import vector_index_numbers
 from lance_dagster.located import lance_of
@@ -66,6 +65,8 @@ def build_recall_check(
         lance = lance_of(context, resource_key)
         branch = context.run.tags.get(BRANCH) or lance.own_branch
         dataset = lance.tables.open_preferred(lance.uri(key), branch)
+        from lance_core.vector import measure_recall  # noqa: PLC0415 imports numpy and Arrow
+
         recall = measure_recall(
             dataset,
             column,

@@ -12,8 +12,6 @@ from pydantic import Field, PrivateAttr
 import lance_core
 from lance_core.common.signatures import check_options, with_options
 from lance_core.errors import DatasetNotFoundError
-from lance_core.optimize import CompactionArguments
-from lance_core.write import WriteArguments
 from lance_dagster.metadata import storage_metadata, table_numbers
 from lance_dagster.settings import own_branch
 from lance_dagster.storage import Storage
@@ -24,6 +22,9 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     import pyarrow as pa
+
+    from lance_core.optimize import CompactionArguments
+    from lance_core.write import WriteArguments
 
 _NO_TIME = timedelta(0)
 
@@ -123,7 +124,7 @@ class LanceResource(Storage, dg.ConfigurableResource):
         uri = self.uri(asset_key, is_written=schema is not None)
         return uri if self.own_branch is None else self.tables.branch_uri(uri, self.own_branch, schema)
 
-    @with_options(WriteArguments, defaults_of=lance_core.write_dataset)
+    @with_options("lance_core.write:WriteArguments", defaults_of="lance_core.write:write_dataset")
     def write(
         self,
         asset_key: dg.AssetKey | Sequence[str] | str,
@@ -140,6 +141,8 @@ class LanceResource(Storage, dg.ConfigurableResource):
             mode: ``create``, ``append`` or ``overwrite``.
             **options: Likewise.
         """
+        from lance_core.write import WriteArguments  # noqa: PLC0415 imports numpy and Arrow
+
         check_options("write", WriteArguments, options)
         if self.own_branch is None:
             uri = self.uri(asset_key, is_written=True)
@@ -235,7 +238,7 @@ class LanceResource(Storage, dg.ConfigurableResource):
         dataset = self.dataset(asset_key)
         return {name: tag["version"] for name, tag in dataset.tags.list().items()}
 
-    @with_options(CompactionArguments)
+    @with_options("lance_core.optimize:CompactionArguments")
     def compact(
         self,
         asset_key: dg.AssetKey | Sequence[str] | str,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import dagster as dg
 
-from lance_core import CompressionProfile
+import lance_core
 from lance_core.errors import InvalidInputError
 from lance_dagster import _compat
 from lance_dagster.metadata import REPORTED_KEYS
@@ -311,16 +311,16 @@ def _is_names(value: Any) -> bool:
     )
 
 
-def _one_of(choices: tuple[Any, ...]) -> Callable[[Any], bool]:
-    return lambda value: isinstance(value, str) and value.lower() in choices
+def _one_of(choices: Callable[[], tuple[Any, ...]]) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, str) and value.lower() in choices()
 
 
 _CHOICES = {
-    "mode": get_args(WriteMode),
-    "schema_mode": get_args(SchemaMode),
-    "out_of_partition": ("error", "drop", "allow"),
-    "compression_profile": get_args(CompressionProfile),
-    "read": get_args(ReadMode),
+    "mode": lambda: get_args(WriteMode),
+    "schema_mode": lambda: get_args(SchemaMode),
+    "out_of_partition": lambda: ("error", "drop", "allow"),
+    "compression_profile": lambda: get_args(lance_core.CompressionProfile),
+    "read": lambda: get_args(ReadMode),
 }
 # A key such as "model" or "tags" is a near miss only if its value would be one of the setting.
 _PLAUSIBLE: dict[str, Callable[[Any], bool]] = {

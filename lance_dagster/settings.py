@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from lance_core import CompressionProfile
+import lance_core
 from lance_core.common.hints import did_you_mean
 from lance_core.errors import InvalidInputError
 from lance_dagster.handlers.base import OutOfPartition
@@ -89,7 +89,7 @@ class WriteSettings:
     partition_expr: Any = None
     merge_keys: tuple[str, ...] | None = None
     branch: str | None = None
-    compression_profile: CompressionProfile | None = None
+    compression_profile: lance_core.CompressionProfile | None = None
 
     @classmethod
     def of(cls, *sources: Mapping[str, Any], default: WriteSettings, is_partitioned: bool) -> WriteSettings:
@@ -121,7 +121,9 @@ class WriteSettings:
             merge_keys=_names("merge_keys", keys),
             branch=str(branch) if branch else None,
             compression_profile=(
-                None if profile is None else check_choice("compression_profile", profile, get_args(CompressionProfile))
+                None
+                if profile is None
+                else check_choice("compression_profile", profile, get_args(lance_core.CompressionProfile))
             ),
         )
 

@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 import dagster as dg
-import pyarrow.compute as pc
 
+from lance_core.common.late_module import LateModule
 from lance_core.common.signatures import check_options, with_options
 from lance_core.errors import InvalidInputError, VersionNotFoundError
 from lance_dagster.index_numbers import index_numbers
@@ -23,7 +23,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from datetime import timedelta
 
+    import pyarrow.compute as pc
+
     import lance_core
+else:
+    pc = LateModule("pyarrow.compute")
 
 CheckOutcome = tuple[bool, dict[str, Any]]
 _ERROR, _WARN = dg.AssetCheckSeverity.ERROR, dg.AssetCheckSeverity.WARN

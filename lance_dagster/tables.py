@@ -24,7 +24,6 @@ from lance_core.errors import (
     RefAlreadyExistsError,
     RefNotFoundError,
 )
-from lance_core.reports.listing import find_tables
 from lance_core.values.table_id import find_table, table_to_write
 from lance_dagster.handlers.base import store_options
 
@@ -230,6 +229,8 @@ class Tables:
         """Keys of all tables: those below the root, or those that the namespace has below its names in the root."""
         if self.namespace:
             return _keys_in(connect_namespace(dict(self.namespace)), [name for name in self.root.split("/") if name])
+        from lance_core.reports.listing import find_tables  # noqa: PLC0415 imports what opens stores
+
         addresses = find_tables(absolute_root(self.root), dict(self.storage_options))
         return [key for address in addresses for key in [self.asset_key(address)] if key is not None]
 

@@ -6,10 +6,9 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 import lance_core
 from lance_core.common.hints import did_you_mean
+from lance_core.common.late_module import LateModule
 from lance_core.errors import DatasetAlreadyExistsError, InvalidInputError
 from lance_dagster.evolution import change_table, plan_change
 from lance_dagster.handlers import TypeHandler, WriteRequest
@@ -17,6 +16,8 @@ from lance_dagster.handlers.stream import storable
 from lance_dagster.partitioning.predicate import typed
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from lance_dagster.evolution import SchemaRule
     from lance_dagster.handlers.base import WriteOperation
     from lance_dagster.partitioning.partitions import PartitionSelection
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from lance_dagster.tables import Tables
 
 # Operations that leave rows of the table where they are.
+else:
+    pa = LateModule("pyarrow")
+
 _KEEPING = frozenset({"append", "replace_where", "merge"})
 
 

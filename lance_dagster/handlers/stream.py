@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import pyarrow as pa
-
 import lance_core
 from lance_core.common.hints import did_you_mean
+from lance_core.common.late_module import LateModule
 from lance_core.errors import InvalidInputError, LanceError
-from lance_core.merge_insert import check_unique_keys
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    import numpy as np
+    import pyarrow as pa
+
     from lance_dagster.handlers.base import ReadRequest, WriteRequest
+else:
+    np = LateModule("numpy")
+    pa = LateModule("pyarrow")
 
 _SHOWN = 5
 
@@ -116,6 +119,8 @@ def _checked(batches: Iterable[pa.RecordBatch], target: pa.Schema, request: Writ
 
 
 def _check_unique(keys: pa.Table, request: WriteRequest) -> None:
+    from lance_core.merge_insert import check_unique_keys  # noqa: PLC0415 imports what merges
+
     try:
         check_unique_keys(keys)
     except LanceError as error:

@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from lance_core import Compaction
+import lance_core
 from lance_core.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-
-    import lance_core
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +68,7 @@ def execute(
         ``"spark"`` or ``"in-process"``, and the results.
     """
     if spark is None or plan.num_tasks() < 2 or planned_bytes(plan) < policy.spark_from_bytes:
-        return "in-process", Compaction.run(dataset, plan, num_threads=policy.num_threads)
+        return "in-process", lance_core.Compaction.run(dataset, plan, num_threads=policy.num_threads)
     # Imported here: pyspark is an optional dependency and takes long to import.
     from lance_core.spark import execute_compaction_plan  # noqa: PLC0415
     from lance_dagster.spark_errors import task_errors  # noqa: PLC0415 - likewise

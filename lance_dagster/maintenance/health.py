@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-import lance_core
 from lance_core.errors import DatasetNotFoundError, LanceError, RefNotFoundError
 from lance_dagster import _compat
 from lance_dagster.index_numbers import index_numbers
@@ -34,6 +33,7 @@ from lance_dagster.units import age_text, count_text
 from lance_dagster.versions.tags import is_run_tag
 
 if TYPE_CHECKING:
+    import lance_core
     from lance_dagster.resource import LanceResource
 
 _THREADS = 8
@@ -64,13 +64,13 @@ class TableHealth:
     advice: Sequence[str] = ()
 
 
-def fragments_to_merge(dataset: lance_core.LanceDataset, compaction: CompactionPolicy | None) -> int:
+def fragments_to_merge(dataset: "lance_core.LanceDataset", compaction: CompactionPolicy | None) -> int:
     """Return the number of fragments that compaction would merge; reads the manifest."""
     return 0 if compaction is None else num_fragments(plan_compaction(dataset, compaction))
 
 
 def what_rewriting_needs(
-    dataset: lance_core.LanceDataset,
+    dataset: "lance_core.LanceDataset",
     compaction: CompactionPolicy | None,
     deletions: DeletionPolicy | None,
     indices: IndexPolicy | None = None,
@@ -103,15 +103,15 @@ def what_rewriting_needs(
 
 
 def look_at(
-    dataset: lance_core.LanceDataset,
+    dataset: "lance_core.LanceDataset",
     table: str,
     *,
     compaction: CompactionPolicy | None,
     deletions: DeletionPolicy | None,
     cleanup: CleanupPolicy | None,
     indices: IndexPolicy | None = None,
-    in_use: Callable[[lance_core.LanceDataset], Iterable[int]] = current_data,
-    advise: Callable[[lance_core.LanceDataset], Sequence[str]] = lambda _: (),
+    in_use: "Callable[[lance_core.LanceDataset], Iterable[int]]" = current_data,
+    advise: "Callable[[lance_core.LanceDataset], Sequence[str]]" = lambda _: (),
 ) -> TableHealth:
     """Look at one table; reads the manifests of its versions, and nothing else itself.
 
@@ -296,7 +296,7 @@ def look_at_all(
     # In an environment of its own, maintenance never touches the main branch.
     branch = branch if branch is not None else lance.own_branch
 
-    def advise(table: dg.AssetKey, dataset: lance_core.LanceDataset) -> list[str]:
+    def advise(table: dg.AssetKey, dataset: "lance_core.LanceDataset") -> list[str]:
         division = (partitions or {}).get(table)
         if division is None:
             return []

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from lance_core import Compaction
+import lance_core
 from lance_dagster.maintenance.execution import DEFAULT_EXECUTION, ExecutionPolicy, execute, planned_bytes
 from lance_dagster.maintenance.policies import Tag, expired_run_tags
 from lance_dagster.units import bytes_text, count_text
@@ -21,7 +21,6 @@ from lance_dagster.units import bytes_text, count_text
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    import lance_core
     from lance_dagster.maintenance.policies import CleanupPolicy, CompactionPolicy, DeletionPolicy
 
 _SHOWN_FILES = 50
@@ -84,7 +83,7 @@ def plan_compaction(
         "max_source_bytes": policy.max_source_bytes,
         "max_memory_bytes": max_memory_bytes,
     }
-    return Compaction.plan(dataset, wanted)
+    return lance_core.Compaction.plan(dataset, wanted)
 
 
 def plan_materialization(
@@ -92,7 +91,7 @@ def plan_materialization(
 ) -> lance_core.CompactionPlan:
     """Plan what materialization of deletions would rewrite, from the manifest alone."""
     wanted = {"materialize_deletions_threshold": policy.threshold, "max_memory_bytes": max_memory_bytes}
-    return Compaction.plan_materialization(dataset, wanted)
+    return lance_core.Compaction.plan_materialization(dataset, wanted)
 
 
 def num_fragments(plan: lance_core.CompactionPlan) -> int:
@@ -146,7 +145,7 @@ def _rewrite(
         numbers.update({"lance/engine": engine, "lance/read_version": dataset.version})
         return results
 
-    metrics = Compaction.repeat(
+    metrics = lance_core.Compaction.repeat(
         dataset,
         make,
         conflict_retries=None if order.max_attempts is None else order.max_attempts - 1,

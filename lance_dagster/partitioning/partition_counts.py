@@ -9,17 +9,22 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
-import numpy as np
-import pyarrow as pa
 
+from lance_core.common.late_module import LateModule
 from lance_dagster.partitioning.partitions import DimensionKeys, columns_of, dimension_definitions
 from lance_dagster.partitioning.predicate import column_test
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    import numpy as np
+    import pyarrow as pa
+
     import lance_core
     from lance_dagster.partitioning.predicate import ColumnTest
+else:
+    np = LateModule("numpy")
+    pa = LateModule("pyarrow")
 
 _FUTURE_WINDOWS = 400
 _MAX_VALUES = 1000

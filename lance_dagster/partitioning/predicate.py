@@ -21,18 +21,22 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import pyarrow as pa
-
+import lance_core
 from lance_core.common.hints import did_you_mean
+from lance_core.common.late_module import LateModule
 from lance_core.errors import InvalidInputError, LanceError, UnsupportedError
-from lance_core.expression import make_expression
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    import numpy as np
+    import pyarrow as pa
+
     from lance_core.expression import Expression
     from lance_dagster.partitioning.partitions import DimensionKeys, PartitionSelection
+else:
+    np = LateModule("numpy")
+    pa = LateModule("pyarrow")
 
 Value = str | int | bool | date | datetime
 Range = tuple[Value, Value]
@@ -224,7 +228,7 @@ def _expression(dimension: DimensionKeys, schema: pa.Schema) -> Expression:
         msg = f"The column {text!r} of 'partition_expr' is not among the columns {schema.names}.{hint}"
         raise InvalidInputError(msg)
     try:
-        expression = make_expression(text, schema)
+        expression = lance_core.make_expression(text, schema)
     except LanceError as error:
         msg = f"The partition expression {text!r} does not fit the columns {schema.names}: {error.message}"
         raise InvalidInputError(msg) from error

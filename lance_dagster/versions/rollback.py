@@ -52,7 +52,7 @@ class _Rollback:
     """
 
     key: dg.AssetKey
-    dataset: lance_core.LanceDataset
+    dataset: "lance_core.LanceDataset"
     run_id: str
     version: int
     partitions: Sequence[str | None]
@@ -152,7 +152,7 @@ def _roll_back(context: dg.OpExecutionContext, rollbacks: Sequence[_Rollback], c
         context.log.info("%s is as in version %d again: version %d.", name, table.version, made.version)
 
 
-def _restore(table: _Rollback, run_id: str) -> lance_core.LanceDataset:
+def _restore(table: _Rollback, run_id: str) -> "lance_core.LanceDataset":
     """Commit the version before the run anew, unless somebody committed since the table was looked at."""
     properties = {ROLLED_BACK: table.run_id, RUN_ID: run_id}
     restore = lance_core.LanceOperation.Restore(table.version)
@@ -160,7 +160,7 @@ def _restore(table: _Rollback, run_id: str) -> lance_core.LanceDataset:
     return lance_core.LanceDataset.commit(table.dataset, transaction, max_retries=0)
 
 
-def _events(table: _Rollback, made: lance_core.LanceDataset) -> list[dg.AssetMaterialization]:
+def _events(table: _Rollback, made: "lance_core.LanceDataset") -> list[dg.AssetMaterialization]:
     version = str(made.version) if made.branch is None else f"{made.branch}@{made.version}"
     metadata = {
         **storage_metadata(table.key, made.uri),

@@ -8,16 +8,18 @@ event log is asked before an event is reported, because a daemon may stop betwee
 """
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import dagster as dg
 
-import lance_core
 from lance_core.errors import DatasetNotFoundError, InvalidInputError
 from lance_dagster.identity import RUN_ID
 from lance_dagster.located import lance_of
 from lance_dagster.metadata import STORAGE_KIND
 from lance_dagster.versions.changes import Change, Seen, changes_since
+
+if TYPE_CHECKING:
+    import lance_core
 
 Report = Literal["materialization", "observation"]
 _EVENTS: dict[Report, Any] = {"materialization": dg.AssetMaterialization, "observation": dg.AssetObservation}
@@ -120,7 +122,7 @@ def _run(key: dg.AssetKey, change: Change) -> dg.RunRequest:
 
 
 def _event(
-    key: dg.AssetKey, event: Report, dataset: lance_core.LanceDataset, change: Change
+    key: dg.AssetKey, event: Report, dataset: "lance_core.LanceDataset", change: Change
 ) -> dg.AssetMaterialization | dg.AssetObservation:
     metadata: dict[str, Any] = {
         "dagster/uri": dataset.uri,

@@ -23,6 +23,21 @@ def test_importing_the_package_loads_nothing_heavy():
     assert done.returncode == 0, done.stderr
 
 
+LIGHT = """
+import sys
+from lance_dagster import *
+lake = {"io_manager": LanceIOManager(root="lake", spark=SparkSessionResource()), "lance": LanceResource(root="lake")}
+heavy = [name for name in ("numpy", "pyarrow", "google.protobuf", "lance_core.dataset") if name in sys.modules]
+assert not heavy, heavy
+"""
+
+
+def test_definitions_are_loaded_without_numpy_and_arrow():
+    """They take longer to import than all of the package, and each process of a code location imports it."""
+    done = subprocess.run([sys.executable, "-W", "error", "-c", LIGHT], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 def test_all_names_are_there_and_listed():
     assert set(lance_dagster.__all__) == set(lance_dagster._MODULE_OF)
     assert set(lance_dagster.__all__) <= set(dir(lance_dagster))
