@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 
 import lance_core
+from lance_core.encoding.codecs import fsst
 
 NUM_ROWS = 90
 ASKED = ({}, {"filter": "gap > 0.5"}, {"filter": "n < 40 AND word > 'wwww'"}, {"columns": ["twice", "vector"]})
@@ -45,3 +46,31 @@ def test_tiny_fragments_are_read_as_the_judge_reads_them(tmp_path, writer, per_f
         assert ours.to_table(**asked).equals(theirs.to_table(**asked))
     places = list(range(0, theirs.count_rows(), 3))
     assert ours.take(places).equals(theirs.take(places))
+
+
+@pytest.mark.parametrize("version", ["2.1", "2.2"])
+def test_pages_with_symbol_tables_of_their_own_are_decoded_as_one(tmp_path, monkeypatch, version):
+    """pylance chooses the symbols of each file by its strings."""
+    uri, rng = str(tmp_path / "t"), np.random.default_rng(5)
+    for number in range(6):
+        words = [f"{number}-word-{word} " for word in range(40)]
+        lines = [
+            "".join(words[word] for word in row) + f"\xe9{row[0]}" for row in rng.integers(0, 40, (700, 6)).tolist()
+        ]
+        table = pa.table({"line": pa.array(lines, mask=rng.random(700) < 0.2), "n": np.arange(700) + 700 * number})
+        lance.write_dataset(table, uri, mode="append", data_storage_version=version)
+    num_tables, decode = [], fsst.decode_pages
+
+    def counted(tables, bounds, values):
+        num_tables.append(len(set(tables)))
+        return decode(tables, bounds, values)
+
+    monkeypatch.setattr(fsst, "decode_pages", counted)
+    theirs, ours = lance.dataset(uri), lance_core.dataset(uri)
+    assert ours.to_table().equals(theirs.to_table())
+    assert num_tables == [6]
+    for condition in ("n % 3 = 1", "n % 700 < 3", "line LIKE '4-word-7%'", "n > 2090 AND n < 2110"):
+        assert ours.to_table(filter=condition).equals(theirs.to_table(filter=condition))
+    places = rng.permutation(4200)[:900].tolist()
+    for taken in (places, sorted(places), list(range(690, 1410)), [699, 700, 4199]):
+        assert ours.take(taken).equals(theirs.take(taken))

@@ -7,6 +7,7 @@ Source: message ``Fsst``.
 from __future__ import annotations
 
 from functools import lru_cache
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,12 +33,15 @@ from lance_core.errors import CorruptDataError
 from lance_core.format.file.encodings import Fsst, PackedVariable, Variable
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy.typing as npt
 
     from lance_core.encoding.values import Bytes, Chunks, Int64s, Values
     from lance_core.format.file.encodings import Encoding
 
 _ESCAPE = 255
+_SYMBOL_BYTES = 8
 _PAIRS_PAY_AT = 1 << 17
 """Codes from which on a table of all pairs, which takes a fifth of a millisecond, pays."""
 _TEXTS_IN_CACHE = 1 << 16
@@ -89,23 +93,36 @@ def _to_codes(tokens: npt.NDArray[np.uint16], counts: Int64s) -> tuple[Bytes, In
 
 
 def decode(table: bytes, values: VariableValues) -> VariableValues:
-    """Decode all values.
+    """Decode all values; errors as `decode_pages`."""
+    return decode_pages([table], np.array([0, len(values)]), values)
+
+
+def decode_pages(tables: Sequence[bytes], bounds: Int64s, values: VariableValues) -> VariableValues:
+    """Decode the values of pages, each of which has a table of its own.
+
+    Args:
+        tables: The table of each page.
+        bounds: Shape (pages + 1,): the first value of each page, and the end.
+        values: The codes of all pages.
 
     Raises:
         CorruptDataError: A bad table, an unknown code, a value that ends within an escape.
     """
-    if _symbols(table) is None:
+    if all(_symbols(table) is None for table in tables):
         return values
-    codes = values.data[: int(values.offsets[-1])]
-    escapes = _find_escapes(codes, values.offsets)
-    meanings = _meanings(table, has_escapes=len(escapes) > 0)
-    literals = codes[escapes + 1]
-    codes = _hide_literals(codes, escapes, meanings)
-    text, offsets, literal_positions = _expand(codes, meanings, values.offsets, escapes + 1)
-    if len(literal_positions):
-        text[literal_positions] = literals
-    dtype: np.dtype[Any] = values.offsets.dtype
-    return VariableValues(offsets.astype(dtype) if len(text) < 1 << 31 else offsets, text)
+    offsets: npt.NDArray[Any] = values.offsets
+    parts = [slice(low, high + 1) for low, high in pairwise(bounds.tolist())]
+    pages = [_open(table, values.data, offsets[part]) for table, part in zip(tables, parts, strict=True)]
+    starts = starts_of(np.array([page.size for page in pages], np.int64))
+    out = empty(int(starts[-1]) + 2 * _SYMBOL_BYTES, np.uint8)
+    positions = np.zeros(len(offsets), np.int64)
+    for page, part, start in zip(pages, parts, starts.tolist(), strict=False):
+        text = out[start:]
+        moved, literal_positions = _expand(page, text)
+        np.add(moved, start, out=positions[part])
+        text[literal_positions] = page.literals
+    text = out[: int(starts[-1])]
+    return VariableValues(positions.astype(offsets.dtype) if len(text) < 1 << 31 else positions, text)
 
 
 def _find_escapes(codes: Bytes, offsets: npt.NDArray[Any]) -> Int64s:
@@ -125,6 +142,31 @@ def _find_escapes(codes: Bytes, offsets: npt.NDArray[Any]) -> Int64s:
     if len(lasts) and (escapes.take(escapes.searchsorted(lasts), mode="clip") == lasts).any():
         raise CorruptDataError("FSST value ends within an escape")
     return escapes
+
+
+@frozen
+class _Page:
+    """The codes of a page.
+
+    Attributes:
+        codes: Shape (n,), with codes of some byte instead of literals.
+        meanings: What they mean.
+        offsets: Ascending positions in ``codes``, 0 to n each: where values begin, and the end.
+        literal_codes: Likewise: where literals stand.
+        literals: As many bytes.
+        indices: The codes, or pairs of them.
+        sizes: Bytes of the text of each.
+        size: Bytes of all text.
+    """
+
+    codes: npt.NDArray[Any]
+    meanings: _Meanings
+    offsets: npt.NDArray[Any]
+    literal_codes: Int64s
+    literals: Bytes
+    indices: npt.NDArray[Any]
+    sizes: Bytes
+    size: int
 
 
 @frozen
@@ -151,7 +193,8 @@ _symbols = lru_cache(maxsize=_TABLES_KEPT)(parse_table)
 def _meanings(table: bytes, *, has_escapes: bool) -> _Meanings:
     """Return the symbols of a table; escapes mean nothing, literals and codes without symbol some byte."""
     symbols = _symbols(table)
-    assert symbols is not None  # noqa: S101 - callers ask for nothing else
+    if symbols is None:  # each byte means itself
+        return _Meanings(_ESCAPE + 1, _ESCAPE, np.ones(_ESCAPE + 1, np.uint8), np.arange(_ESCAPE + 1, dtype="<u8"))
     num_symbols = len(symbols[0])
     alone = np.flatnonzero(symbols[0] == 1)
     literal = int(alone[0]) if len(alone) else num_symbols
@@ -164,22 +207,45 @@ def _meanings(table: bytes, *, has_escapes: bool) -> _Meanings:
     return _Meanings(num_symbols, literal, lengths, texts)
 
 
-def _lookup(meanings: _Meanings, *, by_pairs: bool) -> tuple[pa.Array, pa.Array]:
-    """Make what codes, or pairs of them, are looked up in: pair ``second << 8 | first``.
+def _lengths(meanings: _Meanings, *, of_pairs: bool) -> Bytes:
+    """Return the bytes of each symbol or pair: pair ``second << 8 | first``."""
+    lengths = meanings.lengths
+    return (lengths[: _ESCAPE + 1] + lengths[: _ESCAPE + 1, None]).reshape(-1) if of_pairs else lengths
 
-    Returns:
-        Bytes of each symbol or pair, uint8; and their text, binaries of 8 or 16 bytes with zeros at the end.
-    """
-    lengths, texts = meanings.lengths, meanings.texts
-    if by_pairs:  # numpy shifts by 64 bits or more to zero
-        lengths, texts = lengths[: _ESCAPE + 1], texts[: _ESCAPE + 1]
-        bits = lengths.astype(np.uint64) * np.uint64(8)
+
+def _texts(meanings: _Meanings, *, of_pairs: bool) -> pa.Array:
+    """Return the text of each symbol or pair: binaries of 8 or 16 bytes with zeros at the end."""
+    texts, width = meanings.texts, _SYMBOL_BYTES
+    if of_pairs:  # numpy shifts by 64 bits or more to zero
+        texts, width = texts[: _ESCAPE + 1], 2 * _SYMBOL_BYTES
+        bits = meanings.lengths[: _ESCAPE + 1].astype(np.uint64) * np.uint64(8)
         pairs = np.empty((*texts.shape, *texts.shape, 2), "<u8")
         pairs[:, :, 0] = texts | texts[:, None] << bits
         np.right_shift(texts[:, None], np.uint64(64) - bits, out=pairs[:, :, 1])
-        lengths, texts = (lengths + lengths[:, None]).reshape(-1), pairs
-    kind = pa.binary(texts.nbytes // len(lengths))
-    return numbers_array(lengths), pa.Array.from_buffers(kind, len(lengths), [None, pa.py_buffer(texts)])
+        texts = pairs
+    return pa.Array.from_buffers(pa.binary(width), texts.nbytes // width, [None, pa.py_buffer(texts)])
+
+
+def _open(table: bytes, data: Bytes, bounds: npt.NDArray[Any]) -> _Page:
+    """Return the codes of a page.
+
+    Args:
+        table: Its table.
+        data: Holds the codes.
+        bounds: Where in it values begin, and the end.
+    """
+    begin = int(bounds[0])
+    codes, offsets = data[begin : int(bounds[-1])], bounds - begin
+    escapes = np.empty(0, np.int64) if _symbols(table) is None else _find_escapes(codes, offsets)
+    meanings = _meanings(table, has_escapes=len(escapes) > 0)
+    literals = codes[escapes + 1]
+    codes = _hide_literals(codes, escapes, meanings)
+    by_pairs = codes.dtype == np.uint8 and len(codes) >= _PAIRS_PAY_AT
+    is_odd = by_pairs and len(codes) % 2  # code 0 fills up the last pair
+    indices = (np.append(codes, np.uint8(0)) if is_odd else codes).view("<u2") if by_pairs else codes
+    sizes = numbers_of(take_inside(numbers_array(_lengths(meanings, of_pairs=by_pairs)), indices))
+    size = int(np.add.reduce(sizes, dtype=np.int64)) - (int(meanings.lengths[0]) if is_odd else 0)
+    return _Page(codes, meanings, offsets, escapes + 1, literals, indices, sizes, size)
 
 
 def _hide_literals(codes: npt.NDArray[Any], escapes: Int64s, meanings: _Meanings) -> npt.NDArray[Any]:
@@ -198,50 +264,53 @@ def _hide_literals(codes: npt.NDArray[Any], escapes: Int64s, meanings: _Meanings
     return codes
 
 
-def _expand(
-    codes: npt.NDArray[Any], meanings: _Meanings, offsets: npt.NDArray[Any], literals: Int64s
-) -> tuple[Bytes, Int64s, Int64s]:
-    """Replace codes by symbols.
+def _expand(page: _Page, out: Bytes) -> tuple[Int64s, Int64s]:
+    """Write the text of a page.
 
     Args:
-        codes: Shape (n,).
-        meanings: What they mean.
-        offsets: Ascending positions in ``codes``, 0 to n each.
-        literals: Likewise.
+        page: The codes.
+        out: Takes the text; the 16 bytes behind it are written as well.
 
     Returns:
-        The text, which may be changed, and where in it offsets and literals lie.
+        Where in the text values begin (and the last one ends), and where literals lie.
     """
     # A symbol is written with the zeros behind it, over which the next one is written: texts of one size are moved in
     # a fraction of the time that Arrow's `take` needs for strings, whose sizes the processor cannot predict.
-    by_pairs = codes.dtype == np.uint8 and len(codes) >= _PAIRS_PAY_AT
-    lengths, texts = _lookup(meanings, by_pairs=by_pairs)
-    per_text, width = 1 + by_pairs, texts.type.byte_width
-    is_odd = len(codes) % per_text  # code 0 fills up the last pair
-    indices = (np.append(codes, np.uint8(0)) if is_odd else codes).view("<u2") if by_pairs else codes
-    sizes = numbers_of(take_inside(lengths, indices))
-    size = int(np.add.reduce(sizes, dtype=np.int64))
-    out = empty(size + width, np.uint8)
-    firsts = np.arange(0, len(codes) + 1, _TEXTS_IN_CACHE * per_text).astype(offsets.dtype)
-    cuts = [[*wanted.searchsorted(firsts).tolist(), len(wanted)] for wanted in (offsets, literals)]
-    positions = np.empty(len(offsets), np.int64), np.empty(len(literals), np.int64)
+    codes, indices, sizes, lengths = page.codes, page.indices, page.sizes, page.meanings.lengths
+    by_pairs = indices.dtype == np.uint16 and codes.dtype == np.uint8
+    per_text = 1 + by_pairs
+    texts = _texts(page.meanings, of_pairs=by_pairs)
+    kind = np.dtype((np.void, texts.type.byte_width))
+    firsts = np.arange(0, len(codes) + 1, _TEXTS_IN_CACHE * per_text).astype(page.offsets.dtype)
+    wanted_codes = page.offsets, page.literal_codes
+    cuts = [[*wanted.searchsorted(firsts).tolist(), len(wanted)] for wanted in wanted_codes]
+    positions = np.empty(len(page.offsets), np.int64), np.empty(len(page.literal_codes), np.int64)
     done = 0
     for block, first in enumerate(firsts.tolist()):
         part = slice(first // per_text, first // per_text + _TEXTS_IN_CACHE)
         bounds = starts_of(sizes[part])
         taken = view_buffer(take_inside(texts, indices[part]).buffers()[1])
-        put_words(out[done:], bounds[:-1], taken.view((np.void, width)))
-        for wanted, cut, moved in zip((offsets, literals), cuts, positions, strict=True):
+        put_words(out[done:], bounds[:-1], taken.view(kind))
+        for wanted, cut, moved in zip(wanted_codes, cuts, positions, strict=True):
             low, high = cut[block : block + 2]
-            wanted_codes = wanted[low:high]
-            if not len(wanted_codes):
+            here = wanted[low:high]
+            if not len(here):
                 continue
-            moved[low:high] = bounds.take((wanted_codes - first) // per_text) + done
-            if by_pairs:  # the first half of a pair whose second is marked
-                halves = meanings.lengths.take(codes.take(wanted_codes & -2, mode="clip"))
-                moved[low:high] += halves * (wanted_codes & 1).astype(np.uint8)
+            moved[low:high] = bounds.take((here - first) // per_text) + done
+            if by_pairs:  # the first half of a pair whose second is wanted
+                moved[low:high] += lengths.take(codes.take(here & -2, mode="clip")) * (here & 1).astype(np.uint8)
         done += int(bounds[-1])
-    return out[: size - int(meanings.lengths[0]) if is_odd else size], positions[0], positions[1]
+    return positions
+
+
+def differ_in_tables(ours: Encoding, theirs: Encoding) -> bool:
+    """Return whether two encodings are FSST with codes that are encoded alike."""
+    return isinstance(ours, Fsst) and isinstance(theirs, Fsst) and ours.values == theirs.values
+
+
+def codes_of(encoding: Encoding) -> Encoding:
+    """Return the encoding of the codes; of anything else that encoding itself."""
+    return encoding.values if isinstance(encoding, Fsst) else encoding
 
 
 def _offsets_of(encoding: Fsst) -> Variable:

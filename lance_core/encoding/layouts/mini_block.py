@@ -27,6 +27,7 @@ from lance_core.encoding.arrow_values import take_values
 from lance_core.encoding.choose import MAX_CHUNK_VALUES, encode_chunks, encode_packed
 from lance_core.encoding.choose_dictionary import encode_dictionary
 from lance_core.encoding.choose_levels import encode_level_chunks
+from lance_core.encoding.codecs import fsst
 from lance_core.encoding.codecs.dictionary import index_dtype
 from lance_core.encoding.kernels import empty, gather_windows, starts_of
 from lance_core.encoding.layouts import blob
@@ -35,9 +36,9 @@ from lance_core.encoding.layouts.chunk_table import encode_repetition_index, enc
 from lance_core.encoding.layouts.page import Decoded, EncodedPage
 from lance_core.encoding.repdef import Levels, max_rep, merge_layers, pick_levels, widen
 from lance_core.encoding.strategy import SPARSE_VALUES_SHARE
-from lance_core.encoding.values import Chunks, DictionaryValues, FixedValues, StructValues
+from lance_core.encoding.values import Chunks, DictionaryValues, FixedValues, StructValues, VariableValues
 from lance_core.errors import CorruptDataError
-from lance_core.format.file.encodings import Flat
+from lance_core.format.file.encodings import Flat, Fsst
 from lance_core.format.file.page_layout import MiniBlockLayout
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ class ChunkRun:
 def is_alike(ours: MiniBlockLayout, theirs: MiniBlockLayout) -> bool:
     """True if chunks of two pages can be decoded together."""
     return (
-        ours.values == theirs.values
+        (ours.values == theirs.values or fsst.differ_in_tables(ours.values, theirs.values))
         and (ours.dictionary is None) == (theirs.dictionary is None)
         and (ours.rep is None) == (theirs.rep is None)
         and (ours.definition is None) == (theirs.definition is None)
@@ -176,15 +177,33 @@ def decode(
     levels, positions = _decode_levels(run, opened), rows
     if rows is not None:
         levels, positions = pick_levels(levels, rows)
-    values = (
-        registry.decode_chunks(layout.values, chunks) if positions is None else pick_values(layout, chunks, positions)
-    )
+    if isinstance(layout.values, Fsst) and run.shared(lambda page_layout: page_layout.values) is None:
+        values = _decode_codes(run, chunks, positions)
+    elif positions is None:
+        values = registry.decode_chunks(layout.values, chunks)
+    else:
+        values = pick_values(layout.values, chunks, positions)
     if layout.blob_layers is not None:
         return blob.describe(layout.blob_layers, values)
     if layout.dictionary is not None:
         items = _look_up(values, run, positions)
         values = items if keeps_dictionary else take_values(items.items, items.indices.data)
     return Decoded(levels=levels, values=values, num_slots=len(values))
+
+
+def _decode_codes(run: ChunkRun, chunks: Chunks, positions: Int64s | None) -> Values:
+    """Return the strings of pages with symbol tables of their own, or some of them."""
+    encoding = fsst.codes_of(run.layouts[0].values)
+    codes = registry.decode_chunks(encoding, chunks) if positions is None else pick_values(encoding, chunks, positions)
+    assert isinstance(codes, VariableValues)  # noqa: S101 - `is_alike` allows nothing else
+    tables = [layout.values.symbol_table for layout in run.layouts if isinstance(layout.values, Fsst)]
+    return fsst.decode_pages(tables, _value_bounds(run, positions), codes)
+
+
+def _value_bounds(run: ChunkRun, positions: Int64s | None) -> Int64s:
+    """Return where the values of each page begin, and the end: those of all chunks, or at ascending positions."""
+    bounds = starts_of(run.counts)[run.bounds]
+    return bounds if positions is None else positions.searchsorted(bounds)
 
 
 def _decode_levels(run: ChunkRun, opened: OpenChunks) -> Levels:
@@ -196,15 +215,15 @@ def _decode_levels(run: ChunkRun, opened: OpenChunks) -> Levels:
     return _join_levels(run, rep, definition, opened.num_levels)
 
 
-def pick_values(layout: MiniBlockLayout, chunks: Chunks, positions: Int64s) -> Values:
+def pick_values(encoding: Encoding, chunks: Chunks, positions: Int64s) -> Values:
     """Return some of the values of chunks, ascending, if possible without decoding the others."""
     bounds = starts_of(chunks.counts)
     if len(positions) and int(np.maximum.reduce(positions)) >= bounds[-1]:
         raise CorruptDataError(f"value {int(positions.max())} is wanted of chunks that hold {int(bounds[-1])}")
     if len(positions) > bounds[-1] * SPARSE_VALUES_SHARE:
-        return registry.decode_some(layout.values, chunks, positions)
+        return registry.decode_some(encoding, chunks, positions)
     chunk_of = bounds.searchsorted(positions, side="right") - 1
-    return registry.decode_points(layout.values, chunks, chunk_of, positions - bounds[chunk_of])
+    return registry.decode_points(encoding, chunks, chunk_of, positions - bounds[chunk_of])
 
 
 def _look_up(indices: Values, run: ChunkRun, positions: Int64s | None) -> DictionaryValues:
@@ -213,11 +232,8 @@ def _look_up(indices: Values, run: ChunkRun, positions: Int64s | None) -> Dictio
         raise CorruptDataError("a dictionary page without dictionary or without indices")
     if len(run.layouts) == 1:
         return DictionaryValues(indices, run.dictionary)
-    bounds = starts_of(run.counts)[run.bounds]
     num_items = np.array([layout.num_dictionary_items for layout in run.layouts], np.int64)
-    if positions is not None:  # they ascend
-        bounds = positions.searchsorted(bounds)
-    moved = _move_indices(indices, bounds, num_items)
+    moved = _move_indices(indices, _value_bounds(run, positions), num_items)
     return DictionaryValues(FixedValues(moved), run.dictionary, may_repeat=True)
 
 

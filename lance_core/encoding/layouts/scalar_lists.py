@@ -176,7 +176,7 @@ class ListReader:
             buffers=(np.frombuffer(memory, np.uint8),), starts=starts[None], sizes=sizes[None], counts=counts
         )
         positions = aranges(starts_of(counts)[:-1] + firsts, num_wanted)
-        return _separate(pick_values(self.layout, chunks, positions))
+        return _separate(pick_values(self.layout.values, chunks, positions))
 
 
 def list_reader(layout: MiniBlockLayout) -> ListReader | None:

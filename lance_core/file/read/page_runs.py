@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lance_core.common.frozen import mutable, replace
+from lance_core.encoding.codecs import fsst
 from lance_core.encoding.kernels import gather, starts_of
 from lance_core.encoding.layouts import chunk_table, mini_block
 from lance_core.encoding.plans import ByteRanges
 from lance_core.file.read import strategy
 from lance_core.file.read.groups import chunk_group
 from lance_core.file.read.page_index import MiniBlockIndex
+from lance_core.format.file.encodings import Fsst
 from lance_core.format.file.page_layout import MiniBlockLayout
 
 if TYPE_CHECKING:
@@ -36,7 +38,7 @@ class PageRun:
     Attributes:
         reads: Reads of the leaf in the files.
         numbers: Which of the files these are; where neighbours follow one another, so do their rows.
-        layouts: Layouts of the pages, which differ in numbers of values at most.
+        layouts: Layouts of the pages, which differ in numbers of values and symbol tables at most.
         extents: Shape (2, buffers, pages): position and bytes of each buffer of the pages.
     """
 
@@ -157,7 +159,14 @@ def _layout(read: ColumnRead) -> MiniBlockLayout | None:
 
 def _kind(layout: MiniBlockLayout) -> object:
     """Return what pages are alike in."""
-    key = (layout.values, layout.definition, layout.rep, layout.layers, layout.dictionary)
+    key = (
+        type(layout.values),
+        fsst.codes_of(layout.values),
+        layout.definition,
+        layout.rep,
+        layout.layers,
+        layout.dictionary,
+    )
     return (*key, layout.has_large_chunk, layout.num_buffers, layout.has_repetition_index)
 
 
@@ -173,10 +182,13 @@ def _run(reads: Sequence[ColumnRead], pages: Sequence[tuple[int, MiniBlockLayout
     extents = np.array(buffers, np.int64).transpose(2, 1, 0)
     extents[0] += np.array([read.base for read in members], np.int64)
     # Layouts that share their parts are compared in no time.
-    first, shared = pages[0][1], dict[tuple[int, int], MiniBlockLayout]()
+    first, shared = pages[0][1], dict[tuple[int, int, bytes | None], MiniBlockLayout]()
+    layouts: list[MiniBlockLayout] = []
     for _, layout in pages:
-        sizes = (layout.num_items, layout.num_dictionary_items)
-        if sizes not in shared:
-            shared[sizes] = replace(first, num_items=sizes[0], num_dictionary_items=sizes[1])
-    layouts = tuple([shared[layout.num_items, layout.num_dictionary_items] for _, layout in pages])
-    return PageRun(members, [number for number, _ in pages], layouts, extents)
+        values = layout.values
+        key = (layout.num_items, layout.num_dictionary_items, values.symbol_table if isinstance(values, Fsst) else None)
+        if key not in shared:
+            values = values if isinstance(values, Fsst) else first.values
+            shared[key] = replace(first, values=values, num_items=key[0], num_dictionary_items=key[1])
+        layouts.append(shared[key])
+    return PageRun(members, [number for number, _ in pages], tuple(layouts), extents)

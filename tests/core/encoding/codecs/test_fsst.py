@@ -116,6 +116,25 @@ def test_bytes_behind_a_symbol_do_not_matter(monkeypatch):
     assert texts_of(fsst.decode(bytes(table), values_of([b"\0\1\0", b"\1\1"]))) == [b"abcab", b"cc"]
 
 
+@pytest.mark.parametrize("pairs_pay_at", [1 << 17, 1 << 6])
+def test_pages_with_tables_of_their_own_decode_as_one(monkeypatch, pairs_pay_at):
+    """Also those with an odd number of codes, with literals, without rows and with bytes that are no codes."""
+    monkeypatch.setattr(fsst, "_PAIRS_PAY_AT", pairs_pay_at)
+    escaped = [b"\xff\xf7", b"\x00", b"", b"\x01\xff\x00"]
+    pages = [(symbol_table.encode_table([b"first", b"second"]), escaped), (symbol_table.encode_table([b"none"]), [])]
+    for seed in range(3):
+        table, codes = fsst.encode(values_of(logs(300 + seed, seed)))
+        pages.append((table, texts_of(codes)))
+    pages += [(symbol_table.encode_table([]), [b"as it is", b"\xff"]), pages[0]]
+    bounds = np.cumsum([0] + [len(page) for _, page in pages])
+    got = fsst.decode_pages(
+        [table for table, _ in pages], bounds, values_of([text for _, page in pages for text in page])
+    )
+    assert texts_of(got) == [text for table, page in pages for text in texts_of(fsst.decode(table, values_of(page)))]
+    assert texts_of(got)[:4] == [b"\xf7", b"first", b"", b"second\0"]
+    assert got.offsets.dtype == np.int32
+
+
 def _adjoining(parts):
     values = values_of(parts)
     return values.data, values.offsets[:-1].astype(np.int64), np.diff(values.offsets).astype(np.int64)
