@@ -16,6 +16,7 @@ Source: message ``MiniBlockLayout``.
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from lance_core.encoding.layouts.shared_levels import LeafLevels
     from lance_core.encoding.options import PageOptions
     from lance_core.encoding.repdef import LevelArray, Mask
     from lance_core.encoding.values import Bytes, Int64s, Values
@@ -157,6 +159,7 @@ def decode(
     *,
     rows: Int64s | None,
     keeps_dictionary: bool = False,
+    leaf: LeafLevels | None = None,
 ) -> Decoded:
     """Decode chunks.
 
@@ -165,6 +168,7 @@ def decode(
         run: The chunks.
         rows: Which of the rows that the chunks hold are wanted, None for all.
         keeps_dictionary: Return places in dictionaries as such.
+        leaf: The leaf, if the chunks begin with a row and it may have levels in common with others.
 
     Raises:
         CorruptDataError: Chunks that do not fit their page.
@@ -174,7 +178,7 @@ def decode(
         raise CorruptDataError("pages that are encoded alike have different numbers of value buffers")
     opened = open_chunks(memory, run.starts, run.sizes, run.counts, layout)
     chunks = opened.values
-    levels, positions = _decode_levels(run, opened), rows
+    levels, positions = _decode_levels(run, opened, leaf), rows
     if rows is not None:
         levels, positions = pick_levels(levels, rows)
     if isinstance(layout.values, Fsst) and run.shared(lambda page_layout: page_layout.values) is None:
@@ -206,12 +210,19 @@ def _value_bounds(run: ChunkRun, positions: Int64s | None) -> Int64s:
     return bounds if positions is None else positions.searchsorted(bounds)
 
 
-def _decode_levels(run: ChunkRun, opened: OpenChunks) -> Levels:
+def _decode_levels(run: ChunkRun, opened: OpenChunks, leaf: LeafLevels | None) -> Levels:
     """Return the levels of all chunks."""
-    rep = None if opened.rep is None else _decode_one(run, lambda layout: layout.rep, opened.rep)
-    definition = None
+    rep = definition = None
+    count, layers = int(opened.num_levels.sum()), run.shared(lambda layout: layout.layers)
+    if opened.rep is not None:
+        decode_rep = partial(_decode_one, run, lambda layout: layout.rep, opened.rep)
+        rep = decode_rep() if leaf is None else leaf.decode_rep(count, decode_rep)
     if opened.definition is not None:
-        definition = _decode_one(run, lambda layout: layout.definition, opened.definition)
+        decode_definition = partial(_decode_one, run, lambda layout: layout.definition, opened.definition)
+        if leaf is None or layers is None:
+            definition = decode_definition()
+        else:
+            definition = leaf.decode_definition(layers, count, decode_definition)
     return _join_levels(run, rep, definition, opened.num_levels)
 
 

@@ -19,6 +19,7 @@ from lance_core.encoding.kernels import empty, gather_windows, starts_of
 from lance_core.encoding.layouts import chunk_table, constant, full_zip, mini_block
 from lance_core.encoding.layouts.chunk_table import ChunkTable
 from lance_core.encoding.layouts.page import cut, pick, to_arrow
+from lance_core.encoding.layouts.shared_levels import LeafLevels
 from lance_core.encoding.plans import ByteRanges, touching
 from lance_core.encoding.repdef import check_levels, unravel
 from lance_core.encoding.values import DictionaryValues
@@ -75,7 +76,7 @@ class MiniBlockGroup:
         column, selection, rows = self.column, self.selection, self.selection.rows
         if not self._decodes_all(rows):
             return to_arrow(self.decode_values(buffers, np.asarray(rows)), column.path, column.kind, len(rows))
-        decoded = self.decode_values(buffers, None)
+        decoded = self.decode_values(buffers, None, shared=shared)
         if isinstance(rows, range) and column.path.items_per_row > 1:  # chunks may begin inside of a row
             return to_arrow(cut(decoded, rows), column.path, column.kind, len(rows))
         array = to_arrow(decoded, column.path, column.kind, selection.num_rows, shared)
@@ -118,6 +119,7 @@ class MiniBlockGroup:
         rows: Int64s | None,
         *,
         keeps_dictionary: bool = False,
+        shared: SharedLevels | None = None,
     ) -> Decoded:
         """Decode some of the rows that the chunks hold, or all of them; see `mini_block.decode`."""
         keeps_dictionary = keeps_dictionary or self.column.is_dictionary
@@ -131,7 +133,10 @@ class MiniBlockGroup:
             is_cut=self.selection.is_cut,
             dictionary=index.dictionary,
         )
-        return mini_block.decode(buffers.memory, run, rows=rows, keeps_dictionary=keeps_dictionary)
+        leaf = None
+        if shared is not None and run.is_cut is not None and not run.is_cut[0]:
+            leaf = LeafLevels(shared, self.column.path, int(index.table.first_rows[chunks[0]]))
+        return mini_block.decode(buffers.memory, run, rows=rows, keeps_dictionary=keeps_dictionary, leaf=leaf)
 
 
 @frozen

@@ -4,6 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from lance_core.encoding import registry
 from lance_core.encoding.layouts import shared_levels
 
 RNG = np.random.default_rng(2)
@@ -85,3 +86,30 @@ def test_leaves_of_a_list_share_what_its_levels_mean(data_file, monkeypatch):
     monkeypatch.setattr(shared_levels, "unravel", lambda *given: calls.append(1) or unravel(*given))
     assert data_file.read(batch_size=40_000)["lists"].combine_chunks().equals(lists)
     assert len(calls) == 1
+
+
+@pytest.mark.parametrize(("has_nulls", "num_unpacked"), [(False, 3), (True, 4)])
+def test_leaves_of_a_list_unpack_their_levels_once(data_file, monkeypatch, has_nulls, num_unpacked):
+    """Repetition levels once, definition levels for each struct and each leaf with nulls; in chunks of any size."""
+    items = [
+        {"a": one, "b": None if has_nulls and one % 5 == 0 else str(one % 7919), "c": {"d": one / 8}}
+        for one in range(60_000)
+    ]
+    sizes = RNG.poisson(3, 40_000)
+    starts = sizes.cumsum().tolist()
+    structs = [items[end - size : end] if end <= 60_000 else [] for size, end in zip(sizes, starts, strict=True)]
+    lists = pa.array([None if row % 11 == 0 else one for row, one in enumerate(structs)])
+    data_file.write(pa.table({"lists": lists}))
+    calls = []
+    unpack = registry.decode_level_chunks
+    monkeypatch.setattr(registry, "decode_level_chunks", lambda *given: calls.append(1) or unpack(*given))
+    assert data_file.read(batch_size=40_000)["lists"].combine_chunks().equals(lists)
+    assert len(calls) == num_unpacked
+
+
+@pytest.mark.parametrize("rows", [(0, 17), (0, 9_000), (9_001, 30_000), (20_000, 40_000)])
+def test_leaves_of_a_list_read_rows_from_wherever_their_chunks_begin(data_file, rows):
+    structs = [[{"a": one, "b": str(one * row), "c": one % 2 == 0} for one in range(row % 6)] for row in range(40_000)]
+    lists = pa.array([None if row % 11 == 0 else one for row, one in enumerate(structs)])
+    data_file.write(pa.table({"lists": lists}))
+    assert data_file.read(*rows)["lists"].combine_chunks().equals(lists[rows[0] : rows[1]])
