@@ -26,7 +26,6 @@ import pyarrow as pa
 
 from lance_core.encoding import registry
 from lance_core.encoding.arrow_values import offset_dtype
-from lance_core.encoding.choose_levels import encode_level_chunks
 from lance_core.encoding.kernels import gather, starts_of
 from lance_core.encoding.layouts import sparse
 from lance_core.encoding.layouts.page import Decoded, EncodedPage
@@ -232,6 +231,8 @@ def encode_null(levels: Levels, options: PageOptions) -> EncodedPage:
 def _pack(levels: LevelArray | None) -> tuple[Encoding | None, Bytes]:
     if levels is None:
         return None, np.empty(0, np.uint8)
+    from lance_core.encoding.choose_levels import encode_level_chunks  # noqa: PLC0415 readers do not choose
+
     encoding, chunks = encode_level_chunks(levels, np.array([0, len(levels)]))
     start, size = int(chunks.starts[0, 0]), int(chunks.sizes[0, 0])
     return encoding, chunks.buffers[0][start : start + size]

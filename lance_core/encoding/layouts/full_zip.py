@@ -19,7 +19,6 @@ import numpy as np
 
 from lance_core.common.frozen import frozen
 from lance_core.encoding import registry
-from lance_core.encoding.choose_strings import encode_zipped
 from lance_core.encoding.codecs import fixed_size_list, flat, packed_struct
 from lance_core.encoding.kernels import empty, gather, gather_words, join_ranges, starts_of
 from lance_core.encoding.layouts.page import Decoded, EncodedPage
@@ -284,6 +283,8 @@ def _zippable(values: LeafValues | None, options: PageOptions) -> tuple[Variable
             encoding, strings = packed_struct.encode_variable(values)
             return strings, np.empty((0, 0), np.uint8), encoding
         case VariableValues():
+            from lance_core.encoding.choose_strings import encode_zipped  # noqa: PLC0415 readers do not choose
+
             encoding, encoded = encode_zipped(values, options)
             return encoded, np.empty((0, 0), np.uint8), encoding
         case _:

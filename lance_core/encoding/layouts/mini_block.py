@@ -25,9 +25,6 @@ import numpy as np
 from lance_core.common.frozen import frozen
 from lance_core.encoding import registry
 from lance_core.encoding.arrow_values import take_values
-from lance_core.encoding.choose import MAX_CHUNK_VALUES, encode_chunks, encode_packed
-from lance_core.encoding.choose_dictionary import encode_dictionary
-from lance_core.encoding.choose_levels import encode_level_chunks
 from lance_core.encoding.codecs import fsst
 from lance_core.encoding.codecs.dictionary import index_dtype
 from lance_core.encoding.kernels import empty, gather_windows, starts_of
@@ -401,6 +398,8 @@ def encode(
     Raises:
         InvalidInputError: More levels in a chunk than it can hold; the page must be split.
     """
+    from lance_core.encoding.choose_dictionary import encode_dictionary  # noqa: PLC0415 readers do not choose
+
     levels, values = decoded.levels, decoded.values
     if dictionary is not None:
         values = dictionary[0]
@@ -458,6 +457,9 @@ def _encode_parts(
     levels: Levels, values: Values, options: PageOptions, packed_bits: tuple[int, ...] | None, *, may_be_plain: bool
 ) -> _Parts | None:
     """Encode chunks, fewer values in each until all are as small as they must be."""
+    from lance_core.encoding.choose import MAX_CHUNK_VALUES, encode_chunks, encode_packed  # noqa: PLC0415 likewise
+    from lance_core.encoding.choose_levels import encode_level_chunks  # noqa: PLC0415
+
     max_values = MAX_CHUNK_VALUES
     while True:
         if packed_bits is not None and isinstance(values, FixedValues):

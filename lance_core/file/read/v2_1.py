@@ -11,7 +11,6 @@ from lance_core.file.read.alike_files import Pattern
 from lance_core.file.read.column import Column
 from lance_core.file.read.field_shapes import shapes_of
 from lance_core.file.read.plan import LeavesField
-from lance_core.format.file.notation import notation
 from lance_core.format.file.page_layout import decode_layout
 
 if TYPE_CHECKING:
@@ -48,6 +47,8 @@ class ContentV21:
 
     def file_layout(self) -> FileLayout:
         """Return what the file is made of."""
+        from lance_core.format.file.notation import notation  # noqa: PLC0415 only descriptions need it
+
         return self._container.file_layout(lambda layout: notation(decode_layout(layout)), inner=False)
 
     def pattern(self, wanted: Wanted) -> Pattern | None:
