@@ -24,8 +24,9 @@ MAX_OUTPUT_BYTES = 1 << 40
 _MOST_BYTES_ONE_BY_ONE = 1 << 12
 """So many bytes are moved one by one faster than it takes to look for a better way."""
 
-_MOST_RANGES_BY_NUMPY = 16
-"""So many ranges are cut out and joined by numpy faster than Arrow is asked for them."""
+_MOST_RANGES_JOINED = 200
+"""So many ranges are cut out and joined by Python faster than Arrow is asked for them; a process that asks it for the
+first time imports its kernels, which takes 5 ms."""
 
 _MANY_RANGES = 1 << 14
 """From so many ranges on where they start takes 128 KiB, which numpy may map anew, page by page, every time."""
@@ -123,7 +124,16 @@ def gather(memory: Bytes, starts: Int64s, sizes: Int64s) -> Bytes:
     ends = starts + sizes
     if (starts[1:] == ends[:-1]).all():
         return memory[int(starts[0]) : int(ends[-1])]
+    if len(starts) <= _MOST_RANGES_JOINED:
+        return _joined(memory, starts, ends)
     return _take(memory, starts, ends, np.arange(len(starts)))
+
+
+def _joined(memory: Bytes, starts: Int64s, ends: Int64s, head: bytes = b"", tail: bytes = b"") -> Bytes:
+    """Return the bytes between positions, and some before and behind all of them."""
+    view = np.ascontiguousarray(memory).data
+    blocks = [view[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+    return np.frombuffer(bytearray().join((head, *blocks, tail)), np.uint8)
 
 
 def gather_between(memory: Bytes, starts: Int64s, sizes: Int64s, head: bytes, tail: bytes) -> Bytes:
@@ -134,20 +144,17 @@ def gather_between(memory: Bytes, starts: Int64s, sizes: Int64s, head: bytes, ta
     """
     ends = starts + sizes
     largest = int(sizes.argmax())
-    before, behind = np.frombuffer(head, np.uint8), np.frombuffer(tail, np.uint8)
     room = int(sizes[largest])
-    if len(starts) <= _MOST_RANGES_BY_NUMPY or room < max(len(head), len(tail)):
-        blocks = [memory[s:e] for s, e in zip(starts.tolist(), ends.tolist(), strict=True)]
-        out = empty(len(head) + int(sizes.sum()) + len(tail), np.uint8)
-        np.concatenate((before, *blocks, behind), out=out)
-        return out
+    if len(starts) <= _MOST_RANGES_JOINED or room < max(len(head), len(tail)):
+        return _joined(memory, starts, ends, head, tail)
     # The largest range stands at both ends as well, and is written over there: another copy of all would cost more.
     cut_points = np.empty(len(starts) + 2, np.int64)
     cut_points[0] = cut_points[-1] = largest
     cut_points[1:-1] = np.arange(len(starts))
     taken = _take(memory, starts, ends, cut_points)
     out = taken[room - len(head) : len(taken) - room + len(tail)]
-    out[: len(head)], out[len(out) - len(tail) :] = before, behind
+    out[: len(head)] = np.frombuffer(head, np.uint8)
+    out[len(out) - len(tail) :] = np.frombuffer(tail, np.uint8)
     return out
 
 

@@ -15,12 +15,14 @@ DATA = np.arange(200, dtype=np.uint8)
 ranges = st.lists(st.tuples(st.integers(0, 180), st.integers(0, 20)), max_size=12)
 
 
-@pytest.fixture(autouse=True, scope="module", params=["few", "many"])
-def _bytes_moved_one_by_one(request):
-    """Ranges of few bytes and of many take different ways; here both take both."""
+@pytest.fixture(autouse=True, scope="module", params=["few bytes", "few ranges", "many"])
+def _ways_to_gather(request):
+    """Few bytes, few ranges and many ranges take different ways; here all take each."""
     with pytest.MonkeyPatch.context() as patch:
-        if request.param == "many":
+        if request.param != "few bytes":
             patch.setattr(memory, "_MOST_BYTES_ONE_BY_ONE", -1)
+        if request.param == "many":
+            patch.setattr(memory, "_MOST_RANGES_JOINED", 1)
         yield
 
 
@@ -54,7 +56,7 @@ def test_ranges_stand_between_other_bytes(pairs, in_order, head, tail):
     pairs = sorted(pairs) if in_order else pairs
     starts, sizes = np.array(pairs, np.int64).reshape(-1, 2).T
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(memory, "_MOST_RANGES_BY_NUMPY", 2)
+        patch.setattr(memory, "_MOST_RANGES_JOINED", 2)
         found = memory.gather_between(DATA, starts, sizes, head, tail)
     assert found.tobytes() == head + slow_gather(starts, sizes) + tail
     found[:] = 0  # it is nobody else's
