@@ -6,9 +6,14 @@ import sys
 import pytest
 
 
-@pytest.fixture(scope="session")
-def calls_of():
-    """How many functions, Python's and C's, a piece of work calls in this thread."""
+@pytest.fixture
+def calls_of(monkeypatch):
+    """How many functions, Python's and C's, a piece of work calls in this thread.
+
+    Value classes compile their ``__init__`` for their first object: otherwise it depends on the tests before which work
+    makes the object that they compile it for.
+    """
+    monkeypatch.setattr("lance_core.common.frozen._MADE_BY_HAND", 0)
 
     def counted(work):
         count = 0
