@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 DEFAULT_MAX_GAP = 48 << 10
 """Bytes between two ranges that are cheaper to read than a second request."""
 
-DEFAULT_MAX_REQUEST = 4 << 20
+DEFAULT_MAX_REQUEST = 8 << 20
 """Bytes of one request; more is fetched by several at a time."""
 
 _MAX_PLAIN_RANGES = 16
