@@ -165,7 +165,7 @@ def decode(
         run: The chunks.
         rows: Which of the rows that the chunks hold are wanted, None for all.
         keeps_dictionary: Return places in dictionaries as such.
-        leaf: The leaf, if the chunks begin with a row and it may have levels in common with others.
+        leaf: The leaf, if it may have levels in common with others.
 
     Raises:
         CorruptDataError: Chunks that do not fit their page.
@@ -213,7 +213,11 @@ def _decode_levels(run: ChunkRun, opened: OpenChunks, leaf: LeafLevels | None) -
     count, layers = int(opened.num_levels.sum()), run.shared(lambda layout: layout.layers)
     if opened.rep is not None:
         decode_rep = partial(_decode_one, run, lambda layout: layout.rep, opened.rep)
-        rep = decode_rep() if leaf is None else leaf.decode_rep(count, decode_rep)
+        if leaf is None:
+            rep = decode_rep()
+        else:
+            top, decode_head = max_rep(run.layouts[0].layers), partial(_decode_first, run, opened.rep)
+            rep = leaf.decode_rep(top, count, decode_head, decode_rep)
     if opened.definition is not None:
         decode_definition = partial(_decode_one, run, lambda layout: layout.definition, opened.definition)
         if leaf is None or layers is None:
@@ -335,6 +339,14 @@ def _read_headers(
     if len(starts) and (buffer_starts[-1] + buffer_sizes[-1] > starts + sizes).any():
         raise CorruptDataError("a buffer reaches beyond the end of its chunk")
     return header_words[0], buffer_starts, buffer_sizes
+
+
+def _decode_first(run: ChunkRun, rep: Chunks) -> LevelArray:
+    """Return the repetition levels of the first chunk."""
+    first = Chunks(buffers=rep.buffers, starts=rep.starts[:, :1], sizes=rep.sizes[:, :1], counts=rep.counts[:1])
+    encoding = run.layouts[int(run.bounds.searchsorted(0, side="right")) - 1].rep
+    assert encoding is not None  # noqa: S101 - pages that are alike all have these levels
+    return registry.decode_level_chunks(encoding, first)
 
 
 def _decode_one(run: ChunkRun, what: Callable[[MiniBlockLayout], Encoding | None], chunks: Chunks) -> LevelArray:

@@ -134,8 +134,9 @@ class MiniBlockGroup:
             dictionary=index.dictionary,
         )
         leaf = None
-        if shared is not None and run.is_cut is not None and not run.is_cut[0]:
-            leaf = LeafLevels(shared, self.column.path, int(index.table.first_rows[chunks[0]]))
+        if shared is not None and run.is_cut is not None:
+            first_row = int(index.table.first_rows[chunks[0]])
+            leaf = LeafLevels(shared, self.column.path, first_row, is_cut=bool(run.is_cut[0]))
         return mini_block.decode(buffers.memory, run, rows=rows, keeps_dictionary=keeps_dictionary, leaf=leaf)
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from lance_core.encoding import registry
 from lance_core.encoding.layouts import shared_levels
+from lance_core.file.read import strategy
 
 RNG = np.random.default_rng(2)
 
@@ -105,6 +106,32 @@ def test_leaves_of_a_list_unpack_their_levels_once(data_file, monkeypatch, has_n
     monkeypatch.setattr(registry, "decode_level_chunks", lambda *given: calls.append(1) or unpack(*given))
     assert data_file.read(batch_size=40_000)["lists"].combine_chunks().equals(lists)
     assert len(calls) == num_unpacked
+
+
+def test_leaves_of_a_list_share_levels_from_within_a_row(data_file, monkeypatch):
+    """Two leaves in chunks of one size: of the second, only the first chunk of levels is unpacked."""
+    structs = [[{"a": one * row, "b": one * row + 7} for one in range(1 + row % 6)] for row in range(40_000)]
+    data_file.write(pa.table({"lists": structs}))
+    counts = []
+    unpack = registry.decode_level_chunks
+    monkeypatch.setattr(
+        registry, "decode_level_chunks", lambda *given: counts.append(len(given[1].counts)) or unpack(*given)
+    )
+    monkeypatch.setattr(strategy, "MOST_BATCHED_ROWS", 16)
+    assert data_file.read(9_001, 30_000)["lists"].to_pylist() == structs[9_001:30_000]
+    assert counts[0] > 10
+    assert counts[1:] == [1]
+
+
+@pytest.mark.parametrize("size", [301, 900])
+def test_leaves_of_a_list_do_not_share_levels_from_different_items_of_a_row(data_file, monkeypatch, size):
+    """Chunks of strings and of numbers begin in the same long row, but not with the same item of it."""
+    structs = [[{"a": one * row, "b": f"{one} of {row}" * 4} for one in range(size + row % 5)] for row in range(300)]
+    lists = pa.array(structs)
+    data_file.write(pa.table({"lists": lists}))
+    monkeypatch.setattr(strategy, "MOST_BATCHED_ROWS", 16)
+    for start in range(3, 40):
+        assert data_file.read(start, start + 250)["lists"].combine_chunks().equals(lists[start : start + 250])
 
 
 @pytest.mark.parametrize("rows", [(0, 17), (0, 9_000), (9_001, 30_000), (20_000, 40_000)])
