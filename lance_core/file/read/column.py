@@ -49,6 +49,11 @@ class Column:
         """Top-level rows in all pages."""
         return int(self.first_rows[-1]) // self.path.items_per_row
 
+    @property
+    def num_bytes(self) -> int:
+        """Stored bytes of all pages."""
+        return sum([size for page in self.pages for _, size in page.buffers])
+
     def extents(self, rows: range) -> Ranges:
         """Return the byte ranges of the pages whose rows are all among these, in order."""
         first, last = rows.start * self.path.items_per_row, rows.stop * self.path.items_per_row

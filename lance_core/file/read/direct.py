@@ -1,6 +1,7 @@
 """The kernel for values that lie one after the other: found by arithmetic, gathered for all columns; pure.
 
-It serves one row as well as thousands: a column costs one addition, and a width one gathering.
+It serves one row as well as thousands: a column costs one addition, and a width one gathering. Consecutive rows are
+views of the file.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import pyarrow as pa
 
 from lance_core.encoding import registry
 from lance_core.encoding.arrow_values import from_values
+from lance_core.encoding.codecs import flat
 from lance_core.encoding.kernels import gather_windows, gather_words
 from lance_core.encoding.layouts import full_zip
 from lance_core.encoding.plans import ByteRanges
@@ -28,12 +30,13 @@ _WORD_BYTES = (1, 2, 4, 8)
 
 
 class DirectJob:
-    """Scattered rows of columns without levels whose values have one width and lie in no chunk."""
+    """Rows of columns without levels whose values have one width and lie in no chunk."""
 
-    __slots__ = ("_fields",)
+    __slots__ = ("_consecutive", "_fields")
 
     def __init__(self) -> None:
         self._fields: dict[int, tuple[pa.DataType, int, list[Int64s], list[list[pa.Array]]]] = {}
+        self._consecutive: list[tuple[int, int, int, pa.DataType, list[pa.Array]]] = []
 
     def takes(self, read: ColumnRead, arrays: list[pa.Array]) -> bool:
         """Take a field of one leaf; False if its values lie otherwise.
@@ -46,14 +49,21 @@ class DirectJob:
         if read.table is not None or not column.is_plain:
             return False
         starts: list[Int64s] = []
+        consecutive: list[tuple[int, int, int, pa.DataType, list[pa.Array]]] = []
         width = 0
         for number, rows in read.spans:
             if number not in pages:
                 pages[number] = _even_page(read, number)
             first, width = pages[number]
-            if not width or isinstance(rows, range):
+            if not width:
                 return False
-            starts.append(first + rows * width)
+            if isinstance(rows, range):
+                consecutive.append((first + rows.start * width, width, len(rows), column.kind, arrays))
+            else:
+                starts.append(first + rows * width)
+        if consecutive:
+            self._consecutive += consecutive
+            return True
         alike = self._fields.get(id(column.kind))
         if alike is None:
             alike = self._fields[id(column.kind)] = (column.kind, width, [], [])
@@ -64,18 +74,25 @@ class DirectJob:
     @property
     def is_needed(self) -> bool:
         """True if it took a field."""
-        return bool(self._fields)
+        return bool(self._fields or self._consecutive)
 
     @property
     def ranges(self) -> ByteRanges:
         """The byte ranges of the values."""
-        starts = [(np.concatenate(starts), width) for _, width, starts, _ in self._fields.values()]
+        scattered = [(np.concatenate(starts), width) for _, width, starts, _ in self._fields.values()]
+        bounds = np.array([(at, at + width * count) for at, width, count, *_ in self._consecutive], np.int64)
+        starts, ends = bounds.reshape(-1, 2).T
         return ByteRanges(
-            np.concatenate([at for at, _ in starts]), np.concatenate([at + width for at, width in starts])
+            np.concatenate([starts, *[at for at, _ in scattered]]),
+            np.concatenate([ends, *[at + width for at, width in scattered]]),
         )
 
     def decode(self, buffers: RangeBuffers) -> None:
-        """Gather the values of each type, of which each column is a view."""
+        """Gather the values of each type, of which each column is a view; consecutive ones are where they are."""
+        positions = buffers.in_memory(np.array([at for at, *_ in self._consecutive], np.int64)).tolist()
+        for start, (_, width, count, kind, arrays) in zip(positions, self._consecutive, strict=True):
+            values = flat.from_bytes(buffers.memory[start : start + width * count], width * 8)
+            arrays.append(from_values(values, kind, None, count))
         for kind, width, starts, fields in self._fields.values():
             positions, count = buffers.in_memory(np.concatenate(starts)), len(starts[0])
             if width in _WORD_BYTES:

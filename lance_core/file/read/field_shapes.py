@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import pyarrow as pa
 
 from lance_core.encoding.layouts.scalar_arrays import maker, nest_of
-from lance_core.encoding.leaves import leaf_paths
+from lance_core.encoding.leaves import is_list_field, leaf_paths
+from lance_core.file.read.strategy import GUESSED_STRING_BYTES, LEVELS_SHARE
 from lance_core.format.schema import JSON, arrow_type_of
 
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ class LeafShape(NamedTuple):
         is_plain: True if there is nothing around the leaf, and its values are what is stored.
         is_simple: True if each row or item is one value, neither dictionary-encoded in Arrow nor a packed struct.
         is_packed: True for a packed struct, of which files may hold more fields than are wanted.
+        least_width: Bytes that a value has at least when it is decoded; guessed if that depends on the value.
+        growth: How many times as many bytes values take with their levels.
     """
 
     path: LeafPath
@@ -41,6 +44,8 @@ class LeafShape(NamedTuple):
     is_plain: bool
     is_simple: bool
     is_packed: bool
+    least_width: float
+    growth: int
 
 
 class ScalarForm(NamedTuple):
@@ -115,4 +120,9 @@ def _leaf(path: LeafPath) -> LeafShape:
     is_dictionary = pa.types.is_dictionary(kind)
     is_packed = pa.types.is_nested(kind) and not pa.types.is_fixed_size_list(kind)
     is_simple = not is_dictionary and not is_packed and path.items_per_row == 1
-    return LeafShape(path, kind, is_dictionary, is_plain, is_simple, path.leaf.is_packed)
+    try:
+        least = kind.bit_width / 8
+    except ValueError:  # no fixed width
+        least = GUESSED_STRING_BYTES
+    growth = LEVELS_SHARE if any(is_list_field(field) for field in path.fields) else 1
+    return LeafShape(path, kind, is_dictionary, is_plain, is_simple, path.leaf.is_packed, least, growth)

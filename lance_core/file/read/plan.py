@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from lance_core.common.frozen import frozen
 from lance_core.encoding.layouts.shared_levels import SharedLevels
-from lance_core.encoding.leaves import is_list_field, join_leaves
+from lance_core.encoding.leaves import join_leaves
 from lance_core.encoding.plans import together
 from lance_core.file.read import strategy
 from lance_core.file.read.batches import batch_jobs
@@ -67,13 +67,16 @@ class LeavesField:
     @property
     def stored_row_bytes(self) -> float:
         """Stored bytes of a row, in a leaf on average."""
-        sizes = [size for column in self.columns for page in column.pages for _, size in page.buffers]
-        return sum(sizes) / max(1, self.num_rows) / self.num_leaves
+        num_bytes = sum([column.num_bytes for column, _ in self.leaves])
+        return num_bytes / max(1, self.num_rows) / self.num_leaves
 
     @property
     def widths(self) -> list[float]:
         """Decoded bytes of a row in each column, guessed."""
-        return [_row_bytes(column) for column, _ in self.leaves]
+        return [
+            max(column.num_bytes / max(1, column.num_rows), leaf.least_width) * leaf.growth
+            for (column, _), leaf in zip(self.leaves, self.shape.leaves, strict=True)
+        ]
 
     def plan(self, rows: Rows) -> Plan:
         """Read at least one row; see `lance_core.file.read.field_reader.FieldReader`."""
@@ -86,16 +89,6 @@ class LeavesField:
             return [join_leaves(field, kind, [array]) for array in leaves[0]]
         whole = [arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays) for arrays in leaves]
         return [join_leaves(field, kind, whole)]
-
-
-def _row_bytes(column: Column) -> float:
-    stored = sum([size for page in column.pages for _, size in page.buffers]) / max(1, column.num_rows)
-    try:
-        least = column.kind.bit_width / 8
-    except ValueError:  # no fixed width
-        least = strategy.GUESSED_STRING_BYTES
-    has_lists = any(is_list_field(field) for field in column.path.fields)
-    return max(stored, least) * (strategy.LEVELS_SHARE if has_lists else 1)
 
 
 def plan_rows(
@@ -157,7 +150,16 @@ def plan_fields(
     arrays: list[list[pa.Array]] = [[] for _ in fields]
     jobs: list[Job] = []
     left: Sequence[int] = range(len(fields))
-    if not isinstance(rows, range) and len(rows) <= strategy.MOST_DIRECT_ROWS:
+    is_late = selected is not None and strategy.is_selected_late(len(rows))
+    if isinstance(rows, range) and (selected is None or is_late):
+        direct = DirectJob()
+        left = [
+            number
+            for number, field in enumerate(fields)
+            if field.num_leaves > 1 or not direct.takes(reads[number][0], arrays[number])
+        ]
+        jobs += [direct] if direct.is_needed else []
+    elif not isinstance(rows, range) and len(rows) <= strategy.MOST_DIRECT_ROWS:
         is_scalar = strategy.is_scalar(len(rows), len(columns))
         gathers = strategy.gathers_values(len(columns), is_scalar=is_scalar)
         direct, scalar = DirectJob(), ScalarJob(rows, reads_bytes=is_scalar)
@@ -168,7 +170,6 @@ def plan_fields(
             and not scalar.takes(field.shape, reads[number], arrays[number])
         ]
         jobs += [job for job in (direct, scalar) if job.is_needed]
-    is_late = selected is not None and strategy.is_selected_late(len(rows))
     if left:
         jobs += _vector_jobs([reads[number] for number in left], rows, None if is_late else selected)
     yield from _decode(jobs)

@@ -74,3 +74,21 @@ def test_pages_that_are_too_small_are_damaged(data_file, monkeypatch):
         except LanceError:
             refused += 1
     assert refused
+
+
+@pytest.mark.parametrize("counting", [False, True])
+@pytest.mark.parametrize("max_chunksize", [None, 700])
+def test_consecutive_values_are_views_of_the_file(data_file, monkeypatch, max_chunksize, counting):
+    if max_chunksize:
+        monkeypatch.setattr("lance_core.file.write.writer.PAGE_BYTES", max_chunksize * 8)
+    table = pa.table(COLUMNS).select(["numbers", "others", "floats"])
+    data_file.write(table, max_chunksize=max_chunksize)
+    monkeypatch.setattr("lance_core.file.read.groups.full_zip.decode_even", None)
+    reader = data_file.open(counting=counting)
+    columns = {leaf.id: number for number, leaf in enumerate(reader.schema.leaves())}
+    batches = list(reader.scan(reader.schema, columns, start=100, end=5000, batch_size=1000, is_kept=True))
+    assert pa.Table.from_batches(batches).equals(table.slice(100, 4900))
+    if not counting and not max_chunksize:
+        mapped = np.frombuffer(reader._source.mapped, np.uint8)
+        at = batches[0].column("floats").buffers()[1].address - mapped.ctypes.data
+        assert 0 <= at < len(mapped)
