@@ -21,6 +21,19 @@ if TYPE_CHECKING:
 _Table: TypeAlias = list[tuple[int, int]]
 
 
+_PAGE_BYTES = 1 << 9
+"""Bytes of a page whose place is known, and likewise of its column."""
+
+
+class Budget:
+    """Counts the bytes that the cache entry of a file takes."""
+
+    __slots__ = ("num_bytes",)
+
+    def __init__(self) -> None:
+        self.num_bytes = 0
+
+
 class Parsed:
     """Parsed metadata of a file.
 
@@ -28,14 +41,16 @@ class Parsed:
         frame: Footer, column table and global buffer table.
         descriptor: Schema and number of rows.
         pages: Pages of columns, by column index.
+        budget: Counts the bytes of the pages.
     """
 
-    __slots__ = ("descriptor", "frame", "pages")
+    __slots__ = ("budget", "descriptor", "frame", "pages")
 
     def __init__(self) -> None:
         self.frame: tuple[Footer, _Table, _Table] | None = None
         self.descriptor: tuple[Schema, int] | None = None
         self.pages: dict[int, tuple[Page, ...]] = {}
+        self.budget = Budget()
 
 
 class Container:
@@ -83,6 +98,7 @@ class Container:
         pages = self._parsed.pages
         for number, data in self._metadata(sorted(set(numbers) - pages.keys())):
             pages[number] = decode_column(data, limit=self._footer.column_metadata_start)
+            self._parsed.budget.num_bytes += _PAGE_BYTES * (1 + len(pages[number]))
         return pages
 
     def plain_pages(self, numbers: Collection[int]) -> dict[int, tuple[Page, ...]] | None:

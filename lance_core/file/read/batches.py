@@ -38,6 +38,7 @@ from lance_core.file.read import strategy
 from lance_core.file.read.cache import cells_in
 from lance_core.file.read.constant_pages import ConstantRead, constant_jobs, constant_read
 from lance_core.file.read.page_index import mini_block_layout
+from lance_core.format.file.encodings import General
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -92,7 +93,17 @@ class _Segment:
 
 @mutable
 class BatchJob:
-    """Rows of mini-block pages without lists that are encoded alike."""
+    """Rows of mini-block pages without lists that are encoded alike.
+
+    Attributes:
+        layout: The layout of the pages.
+        is_near: See `ReadOptions`.
+        grids: What chunk tables say of chunks.
+        rows: Scattered rows.
+        segments: Where the result goes.
+        num_rows: Rows that are decoded.
+        num_bytes: Compressed bytes of the chunks of scattered rows.
+    """
 
     layout: MiniBlockLayout
     is_near: bool
@@ -100,6 +111,7 @@ class BatchJob:
     rows: list[Int64s] = field(default_factory=list["Int64s"])
     segments: list[_Segment] = field(default_factory=list[_Segment])
     num_rows: int = 0
+    num_bytes: int = 0
     _scattered: Scattered | None = None
     _fixed_width: Int64s | None = None
 
@@ -112,6 +124,9 @@ class BatchJob:
             parts: The rows by page; none if it does not matter.
             rows: The rows.
         """
+        if isinstance(self.layout.values, General):  # chunks are decompressed as a whole
+            starts, sizes = cells[:2]
+            self.num_bytes += int(sizes[0]) + int(sizes[1:][starts[1:] != starts[:-1]].sum())
         self._add_grid(cells, read.base)
         self.rows.append(rows)
         sizes = [len(part.rows) for part in parts] or [len(rows)]
@@ -340,7 +355,7 @@ def _batches(reads: Sequence[ColumnRead], *, is_near: bool) -> Iterator[BatchJob
             else:
                 some = rows[at : (at := at + sum([len(part.rows) for part in parts]))]
                 batch.add_rows(read, read.pages.cells_of(parts, some), parts, some)
-        if batch is not None and batch.num_rows >= strategy.MOST_TOGETHER:
+        if batch is not None and strategy.fills_batch(batch.num_rows, batch.num_bytes):
             yield batches.pop(key)
     yield from batches.values()
 

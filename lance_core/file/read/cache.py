@@ -21,7 +21,7 @@ from lance_core.encoding.arrow_values import join_values, num_bytes_of
 from lance_core.encoding.kernels import starts_of
 from lance_core.encoding.layouts.chunk_table import ChunkTable, join_tables
 from lance_core.errors import CorruptDataError
-from lance_core.file.container import Parsed
+from lance_core.file.container import Budget, Parsed
 from lance_core.file.read import strategy
 from lance_core.file.read.page_index import MiniBlockIndex, check_page, join_indexes
 from lance_core.format.file.page_layout import decode_layout
@@ -45,20 +45,30 @@ _MAX_SCALAR_ROWS = 16
 """Up to so many rows, a binary search costs nothing."""
 
 
-class Budget:
-    """Counts the bytes that the cache entry of a file takes."""
-
-    __slots__ = ("num_bytes",)
-
-    def __init__(self) -> None:
-        self.num_bytes = 0
-
-
 class JoinedPages(NamedTuple):
     """Pages of a column without lists that are alike, and their chunks."""
 
     pages: frozenset[int]
     table: ChunkTable
+
+
+class _Joined:
+    """Joined metadata of several pages of a column; most columns need none of it.
+
+    Attributes:
+        pages: Pages that are alike, by identity of what they are alike in.
+        indexes: Indexes, by the numbers of their pages, as the next two.
+        dictionaries: Items of dictionaries.
+        tables: Chunk tables.
+    """
+
+    __slots__ = ("dictionaries", "indexes", "pages", "tables")
+
+    def __init__(self) -> None:
+        self.pages: dict[int, JoinedPages] = {}
+        self.indexes: dict[tuple[int, ...], MiniBlockIndex] = {}
+        self.dictionaries: dict[tuple[int, ...], Values] = {}
+        self.tables: dict[tuple[int, ...], JoinedChunks] = {}
 
 
 class PageCache:
@@ -81,12 +91,9 @@ class PageCache:
 
     __slots__ = (
         "_budget",
-        "_dictionaries",
         "_first_rows",
-        "_indexes_joined",
         "_is_shared",
-        "_pages_joined",
-        "_tables",
+        "_joined",
         "encodings",
         "even_pages",
         "indexes",
@@ -124,10 +131,14 @@ class PageCache:
         self.ready: set[int] = set() if source is None else set(source.ready)
         self.whole: tuple[MiniBlockIndex, ChunkTable] | None = None if source is None else source.whole
         self._budget = budget
-        self._pages_joined: dict[int, JoinedPages] = {}
-        self._indexes_joined: dict[tuple[int, ...], MiniBlockIndex] = {}
-        self._dictionaries: dict[tuple[int, ...], Values] = {}
-        self._tables: dict[tuple[int, ...], JoinedChunks] = {}
+        self._joined: _Joined | None = None
+
+    @property
+    def _put_together(self) -> _Joined:
+        joined = self._joined
+        if joined is None:
+            joined = self._joined = _Joined()
+        return joined
 
     def layout(self, column: Column, number: int) -> PageLayout:
         """Return the layout of a page; it is decoded when it is first asked for."""
@@ -156,7 +167,7 @@ class PageCache:
     def forget(self, row: int) -> None:
         """Drop what is known of the pages that end at a row or before it."""
         self.whole = None
-        for indexes in (self.indexes, self.sparse_indexes, self.items):
+        for indexes in filter(None, (self.indexes, self.sparse_indexes, self.items)):
             for number in [number for number in indexes if self._first_rows[number + 1] <= row]:
                 del indexes[number]
                 self.ready.discard(number)
@@ -170,16 +181,16 @@ class PageCache:
         """
         if len(numbers) == 1:
             return self.indexes[numbers[0]]
-        joined = self._indexes_joined.get(numbers)
+        joined = self._put_together.indexes.get(numbers)
         if joined is None:
             joined = join_indexes([self.indexes[number] for number in numbers])
             if is_kept:
-                self._keep(self._indexes_joined, numbers, joined)
+                self._keep(self._put_together.indexes, numbers, joined)
         return joined
 
     def dictionary_of(self, numbers: tuple[int, ...]) -> Values:
         """Return the items of the dictionaries of some pages, one after the other."""
-        joined = self._dictionaries.get(numbers)
+        joined = None if len(numbers) == 1 else self._put_together.dictionaries.get(numbers)
         if joined is None:
             dictionaries = [self.indexes[number].dictionary for number in numbers]
             items = [dictionary for dictionary in dictionaries if dictionary is not None]
@@ -188,17 +199,17 @@ class PageCache:
             if len(dictionaries) == 1:
                 return items[0]
             joined = join_values(items)
-            self._keep(self._dictionaries, numbers, joined)
+            self._keep(self._put_together.dictionaries, numbers, joined)
         return joined
 
     def chunks_of(self, numbers: tuple[int, ...]) -> JoinedChunks:
         """Return the chunks of some pages."""
-        joined = self._tables.get(numbers)
+        joined = self._put_together.tables.get(numbers)
         if joined is None:
             tables = [self.indexes[number].table for number in numbers]
             joined = (join_tables(tables), starts_of(np.array([len(table.starts) for table in tables])))
             if len(tables) > 1:
-                self._keep(self._tables, numbers, joined)
+                self._keep(self._put_together.tables, numbers, joined)
         return joined
 
     def _keep(self, cached: dict[tuple[int, ...], Any], numbers: tuple[int, ...], joined: Any) -> None:
@@ -230,13 +241,13 @@ class PageCache:
     def _table_of(self, parts: Sequence[PageSlice]) -> ChunkTable | None:
         """Return the chunks of these pages and of others that are alike; None if joining them does not pay yet."""
         kind = self.indexes[parts[0].number].kind
-        joined = self._pages_joined.get(id(kind))
+        joined = self._put_together.pages.get(id(kind))
         if joined is None or not joined.pages.issuperset([part.number for part in parts]):
             alike = sorted(number for number, index in list(self.indexes.items()) if index.kind is kind)
             is_all = len(self.indexes) == len(self._first_rows) - 1
             if joined is not None and not is_all and not strategy.pays_to_join(len(alike), len(joined.pages)):
                 return None
-            joined = self._pages_joined[id(kind)] = self._join(alike)
+            joined = self._put_together.pages[id(kind)] = self._join(alike)
             if len(alike) == len(self._first_rows) - 1 and self.indexes[0].is_simple:
                 self.whole = (self.indexes[0], joined.table)
                 self.scalar_pages.clear()
@@ -290,26 +301,28 @@ class FileCache:
     """Cache entry of one file; may be shared by its readers.
 
     Attributes:
+        file: Tells the content of the file; None if nothing does.
         parsed: Footer, schema and pages.
         kinds: What pages are alike in.
         opened: The fields of some projections; never more than a few.
         derived: What was made of the whole file, by what tells it from other such things.
         readers: How the scalar kernel reads chunks, by identity of their layout.
         bounds: First row of each page, and the end, by the rows in each; columns whose pages are alike share it.
-        budget: Counts columns and their pages, chunk tables, dictionaries and what is derived.
+        budget: Counts places of pages, columns and their pages, chunk tables, dictionaries and what is derived.
     """
 
-    __slots__ = ("_columns", "_source", "bounds", "budget", "derived", "kinds", "opened", "parsed", "readers")
+    __slots__ = ("_columns", "_source", "bounds", "budget", "derived", "file", "kinds", "opened", "parsed", "readers")
 
-    def __init__(self, source: FileCache | None = None) -> None:
+    def __init__(self, source: FileCache | None = None, *, file: Hashable = None) -> None:
         self._source = source
+        self.file = file
         self.parsed = Parsed() if source is None else source.parsed
         self.kinds: dict[object, object] = {} if source is None else source.kinds
         self.readers: dict[int, Any] = {} if source is None else source.readers
         self.bounds: dict[tuple[int, ...], Int64s] = {} if source is None else source.bounds
         self._columns: dict[int, tuple[PageCache, int]] = {}
         self.derived: dict[Hashable, Any] = {}
-        self.budget = Budget()
+        self.budget = self.parsed.budget if source is None else Budget()
         self.opened: deque[Opened] = deque()
 
     def empty(self) -> None:
@@ -317,8 +330,8 @@ class FileCache:
 
         Nothing is removed from where it is: who reads meanwhile goes on with what there was.
         """
-        self.parsed.pages = {}
-        self._columns, self.derived, self.opened, self.budget = {}, {}, deque(), Budget()
+        self.parsed.pages, self.parsed.budget = {}, Budget()
+        self._columns, self.derived, self.opened, self.budget = {}, {}, deque(), self.parsed.budget
 
     def transient(self) -> FileCache:
         """Return a cache for one stream: it knows the same, and what it learns of pages serves no other reader."""
@@ -372,6 +385,7 @@ class FileCaches:
         most_files: Number of files.
         most_bytes: Bytes of all entries.
         step: Bytes are counted when so many files were opened: to ask 64 small files takes a tenth of opening another.
+            Behind a file that takes more than its share of the bytes they are counted at once.
     """
 
     def __init__(
@@ -393,14 +407,30 @@ class FileCaches:
             file: Tells its content.
         """
         with self._lock:
-            entry = self._files.pop(file, None)
-            entry = self._files[file] = FileCache() if entry is None else entry
-            if len(self._files) > self._most_files:
-                self._files.popitem(last=False)[1].empty()
-            self._num_found += 1
-            if self._num_found % self._step == 0:
-                self._drop()
+            entry = self._files.get(file) or FileCache(file=file)
+            self._keep(file, entry)
         return entry
+
+    def renew(self, entry: FileCache) -> None:
+        """Keep an entry again that may have been dropped, since a reader that holds it reads more of the file."""
+        if entry.file is None:
+            return
+        with self._lock:
+            other = self._files.get(entry.file)
+            if other is not entry:
+                if other is not None:
+                    other.empty()
+                self._keep(entry.file, entry)
+
+    def _keep(self, file: Hashable, entry: FileCache) -> None:
+        last = next(reversed(self._files.values()), entry)
+        self._files[file] = entry
+        self._files.move_to_end(file)
+        if len(self._files) > self._most_files:
+            self._files.popitem(last=False)[1].empty()
+        self._num_found += 1
+        if self._num_found % self._step == 0 or last.budget.num_bytes > self._most_bytes // self._most_files:
+            self._drop()
 
     def _drop(self) -> None:
         """Drop the files that were found first while all together are too large."""

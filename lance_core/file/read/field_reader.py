@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import pyarrow as pa
@@ -71,3 +72,17 @@ def pick_joined(arrays: list[pa.Array], selected: Int64s | None) -> list[pa.Arra
 def joined(arrays: list[pa.Array]) -> pa.Array:
     """Return consecutive rows of a field as one array."""
     return settled(arrays[0]) if len(arrays) == 1 else pa.concat_arrays(arrays)
+
+
+def cuts_of(arrays: list[list[pa.Array]], num_rows: int) -> list[int]:
+    """Return the starts of consecutive arrays of any field, and the end of all."""
+    ends = {end for arrays_of_field in arrays for end in accumulate(map(len, arrays_of_field)) if 0 < end < num_rows}
+    return [0, *sorted(ends), num_rows]
+
+
+def sliced(arrays: list[pa.Array], start: int, length: int) -> pa.Array:
+    """Return some rows out of consecutive arrays; a copy only if they come from more than one."""
+    if len(arrays) == 1:
+        return settled(arrays[0] if len(arrays[0]) == length else arrays[0].slice(start, length))
+    chunks = pa.chunked_array(arrays).slice(start, length).chunks
+    return settled(chunks[0]) if len(chunks) == 1 else pa.concat_arrays(chunks)

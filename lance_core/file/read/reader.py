@@ -6,21 +6,21 @@ generation of the format: `lance_core.file.read.v2_1` and its likes.
 
 from __future__ import annotations
 
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from typing import TYPE_CHECKING, TypeVar, cast
 
 import numpy as np
 import pyarrow as pa
 
 from lance_core.common.last_made import KeepsLast
-from lance_core.encoding.arrow_values import batch_of, needs_settling, settled
-from lance_core.encoding.kernels import numbers_array
+from lance_core.encoding.arrow_values import batch_of, needs_settling
+from lance_core.encoding.kernels import numbers_array, take_inside
 from lance_core.errors import CorruptDataError, InvalidInputError, LanceError
 from lance_core.file.container import Container
 from lance_core.file.read import strategy
 from lance_core.file.read.cache import FILE_CACHES, FileCache
 from lance_core.file.read.column_read import touched_extents
-from lance_core.file.read.field_reader import Opened, joined
+from lance_core.file.read.field_reader import Opened, cuts_of, joined, sliced
 from lance_core.file.read.plan import LeavesField, plan_dictionary, plan_ranges, plan_rows
 from lance_core.file.read.v2_1 import ContentV21
 from lance_core.file.read.wanted import Wanted
@@ -269,7 +269,7 @@ class DataFileReader(KeepsLast):
                 arrays = self._file.run(plan_rows(stream.fields, rows, selected, bytes_beside=beside))
                 count = len(rows if selected is None else selected)
                 stream.passed(rows.stop)
-                return batch_of([_slice(array, 0, count) for array in arrays], stream.schema, count)
+                return batch_of([sliced(array, 0, count) for array in arrays], stream.schema, count)
 
         return read
 
@@ -323,7 +323,7 @@ class DataFileReader(KeepsLast):
             if opened.is_settled and max(map(len, pieces), default=1) == 1:
                 arrays = [array for (array,) in pieces]
             else:
-                arrays = [_slice(column, 0, len(rows)) for column in pieces]
+                arrays = [sliced(column, 0, len(rows)) for column in pieces]
             if inverse is not None:
                 arrays = [array.take(numbers_array(inverse)) for array in arrays]
             return batch_of(arrays, schema, len(offsets))
@@ -411,22 +411,32 @@ class DataFileReader(KeepsLast):
                 stream.passed(high)
                 if pages is not None:
                     pages.next_window()
+            sizes: list[int] = []
             if windows is not None:
-                windows.learn([sum(array.nbytes for array in field) for field in arrays], high - low)
+                sizes = [sum([array.nbytes for array in field]) for field in arrays]
+                windows.learn(sizes, high - low)
             if arrays and all(len(field) == 1 and not needs_settling(field[0].type) for field in arrays):
                 whole = batch_of([field[0] for field in arrays], schema, high - low)
                 if windows is None:  # the arrays of a wide window are many: each batch would slice all of them
                     yield whole
-                else:
-                    yield from (whole.slice(at, batch_size) for at in range(0, high - low, batch_size))
-                del whole, arrays  # before the next window is decoded
+                    del whole, arrays  # before the next window is decoded
+                    continue
+                starts = range(0, high - low, batch_size)
+                for at in starts[:-1]:
+                    yield whole.slice(at, batch_size)
+                last = whole.slice(starts[-1])
+                if strategy.is_left_alone(sum(sizes), len(starts)):
+                    last = take_inside(last, np.arange(len(last)))
+                del whole, arrays
+                yield last
+                del last
                 continue
             cuts = [*range(0, high - low, batch_size), high - low]
             if windows is None:  # larger pieces, and none has to be put together
-                pieces = _cuts(arrays, high - low)
+                pieces = cuts_of(arrays, high - low)
                 cuts = pieces if strategy.pays_to_cut(len(pieces) - len(cuts), arrays) else cuts
             for at, end in pairwise(cuts):
-                yield batch_of([_slice(field, at, end - at) for field in arrays], schema, end - at)
+                yield batch_of([sliced(field, at, end - at) for field in arrays], schema, end - at)
             del arrays
 
     def _read(self, fields: list[FieldReader], rows: range, *, pages: PageBytes | None) -> list[list[pa.Array]]:
@@ -435,9 +445,11 @@ class DataFileReader(KeepsLast):
 
     def _page_bytes(self, fields: list[FieldReader], rows: range) -> PageBytes | None:
         """Return what fetches the pages that a scan goes through; None for a mapped file, which is not copied."""
+        if self._file.is_mapped:
+            return None
         leaves = [field for field in fields if isinstance(field, LeavesField)]
         extents = [column.extents(rows) for field in leaves for column in field.columns]
-        if self._file.is_mapped or not any(extents):
+        if not any(extents):
             return None
         from lance_core.file.read.page_bytes import PageBytes  # noqa: PLC0415 - mapped files need none of it
 
@@ -467,6 +479,7 @@ class DataFileReader(KeepsLast):
         most = None if keeps else strategy.MOST_STREAMED_BYTES
 
         def opened() -> tuple[list[FieldReader], FileCache]:
+            FILE_CACHES.renew(self._cache)
             cache = self._cache.transient()
             return self._content.fields(projection, columns, cache), cache
 
@@ -483,6 +496,7 @@ class DataFileReader(KeepsLast):
         for opened in list(self._cache.opened):
             if opened.projection == projection and opened.columns == columns:
                 return opened
+        FILE_CACHES.renew(self._cache)
         fields, schema = self._content.fields(projection, columns, self._cache), projection.to_arrow()
         is_settled = not any(needs_settling(column.type) for column in schema)
         result = Opened(projection, dict(columns), schema, fields, self._num_rows(fields), is_settled)
@@ -583,17 +597,3 @@ class _Stream:
                 return
             (self.fields, self._cache), self._opened = self._opened(), None
         self._cache.forget(row)
-
-
-def _cuts(arrays: list[list[pa.Array]], num_rows: int) -> list[int]:
-    """Return the starts of consecutive arrays of any field, and the end of all."""
-    ends = {end for arrays_of_field in arrays for end in accumulate(map(len, arrays_of_field)) if 0 < end < num_rows}
-    return [0, *sorted(ends), num_rows]
-
-
-def _slice(arrays: list[pa.Array], start: int, length: int) -> pa.Array:
-    """Return some rows out of consecutive arrays; a copy only if they come from more than one."""
-    if len(arrays) == 1:
-        return settled(arrays[0] if len(arrays[0]) == length else arrays[0].slice(start, length))
-    chunks = pa.chunked_array(arrays).slice(start, length).chunks
-    return settled(chunks[0]) if len(chunks) == 1 else pa.concat_arrays(chunks)

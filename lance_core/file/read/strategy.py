@@ -70,8 +70,9 @@ MAX_GROUP_ITEMS = 1 << 16
 MAX_LOOKED_UP_ITEMS = 1 << 14
 """Items of dictionaries of several pages that are joined to look up scattered rows (row 23, "take 10,000")."""
 
-MOST_TOGETHER = 1 << 17
-"""Values of a batch that takes no further column: what is decoded together should stay in the cache (row 25)."""
+MOST_TOGETHER, MOST_COMPRESSED_TOGETHER = 1 << 17, 1 << 21
+"""Values of a batch that takes no further column: what is decoded together should stay in the cache (row 25). And
+bytes of compressed chunks of scattered rows, which are decompressed as a whole."""
 
 FEWEST_PAGES_OF_A_RUN, MOST_ROWS_OF_A_RUN_PAGE, LEAST_SHARE_OF_A_RUN_PAGE = 2, 1 << 13, 1 / 16
 """Pages of one leaf in several files that are decoded as one: their number, the rows of each, and the share of these
@@ -103,6 +104,10 @@ WINDOW_BYTES = 1 << 24
 WINDOW_BYTES_OF_A_COLUMN, MOST_WINDOW_BYTES = 3 << 15, 3 << 24
 """And at least so many bytes of each column on average, up to so many of all: 500 columns take two fifths less CPU
 time, and 50 MiB more."""
+
+FEWEST_BATCHES_OF_A_COPY = 4
+"""Batches of a window larger than `WINDOW_BYTES` of which the last one is copied: whoever holds it while the next one
+is decoded does not hold the whole window. A stream of 1,000 columns takes 60 MiB less."""
 
 LAST_WINDOW_SHARE = 8
 """The last window takes rows up to this part of its size more, rather than leave them to a window of their own, which
@@ -213,6 +218,11 @@ def are_read_whole(num_touched: int, num_chunks: int) -> bool:
     return num_touched >= num_chunks * TOUCHED_SHARE
 
 
+def fills_batch(num_rows: int, num_bytes: int) -> bool:
+    """Return whether a batch of so many rows and compressed bytes takes no further column."""
+    return num_rows >= MOST_TOGETHER or num_bytes >= MOST_COMPRESSED_TOGETHER
+
+
 def fits_group(num_bytes: int, num_items: int) -> bool:
     """Return whether pages of so many bytes and items of dictionaries are decoded at one go."""
     return num_bytes <= MAX_GROUP_BYTES and num_items <= MAX_GROUP_ITEMS
@@ -256,6 +266,11 @@ def _fitting_rows(widths: list[float], batch_size: int, num_bytes: int, column_b
         return batch_size
     rows = min(num_bytes / sum(widths), column_bytes / max(widths))
     return max(1, int(rows) // batch_size) * batch_size
+
+
+def is_left_alone(num_bytes: int, num_batches: int) -> bool:
+    """Return whether the last batch of a window of so many decoded bytes and batches is copied out of it."""
+    return num_bytes > 2 * WINDOW_BYTES and num_batches >= FEWEST_BATCHES_OF_A_COPY
 
 
 def pays_to_cut(num_more: int, arrays: list[list[pa.Array]]) -> bool:

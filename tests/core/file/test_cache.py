@@ -284,17 +284,42 @@ def test_a_scan_keeps_no_more_than_there_is_room_for(data_file, monkeypatch):
         (found,) = known._files.values()
         whole.append(found.budget.num_bytes)
     assert whole[0] > whole[1] >= 6000
-    assert whole[2] == 0
+    num_pages = sum(len(pages) for pages in found.parsed.pages.values())
+    assert whole[2] == (num_pages + len(found.parsed.pages)) << 9  # where they are, and nothing of what is in them
 
 
-def test_a_scan_keeps_nothing_of_a_file_that_was_let_go(data_file, monkeypatch):
+def test_a_scan_keeps_only_where_pages_are_of_a_file_that_was_let_go(data_file, monkeypatch):
     known = FileCaches(most_files=1)
     monkeypatch.setattr("lance_core.file.read.reader.FILE_CACHES", known)
     data_file.write(TABLE)
     reader = _reader(data_file)
     known.find("another")
     assert _scan(reader, is_kept=True).equals(TABLE)
-    assert reader._cache.budget.num_bytes == 0
+    assert list(known._files.values()) == [reader._cache]
+    assert reader._cache.budget.num_bytes == (len(TABLE.schema) * 2) << 9  # columns of one page
+
+
+def test_bytes_are_counted_at_once_behind_a_large_file():
+    known = FileCaches(most_files=4, most_bytes=100)
+    for name in "ab":
+        known.find(name).budget.num_bytes = 60
+    known.find("c")
+    assert list(known._files) == ["b", "c"]
+
+
+def test_a_file_that_was_let_go_is_counted_again_when_it_is_read(data_file, monkeypatch):
+    """Else readers that stay open would hold what nobody counts."""
+    known = FileCaches(most_files=1)
+    monkeypatch.setattr("lance_core.file.read.reader.FILE_CACHES", known)
+    data_file.write(TABLE)
+    reader = _reader(data_file)
+    columns = {leaf.id: number for number, leaf in enumerate(reader.schema.leaves())}
+    for _ in range(2):
+        reader.take(reader.schema, columns, np.arange(0, ROWS, 100))
+        assert list(known._files.values()) == [reader._cache]
+        assert reader._cache.budget.num_bytes > 1 << 12
+        known.find("another")
+        assert not reader._cache.opened
 
 
 def test_a_stream_has_room_for_four_files_of_the_most_that_it_may_keep():

@@ -4,6 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from lance_core.file.read import batches as batches_module
 from lance_core.file.read import strategy
 
 N = 400_000
@@ -120,3 +121,43 @@ def test_windows_begin_with_what_the_file_before_came_to():
     for _ in range(8):
         strategy.Windows([[8.0]], rows, object()).learn([8], 1)
     assert next(strategy.Windows([[8.0], [16.0]], rows, asked)) == first  # too many others came since
+
+
+@pytest.mark.parametrize("is_large", [False, True])
+def test_the_last_batch_of_a_large_window_is_copied_out_of_it(data_file, monkeypatch, is_large):
+    """So that whoever holds it does not hold all of the window while the next one is decoded."""
+    table = pa.table({f"c{number}": np.random.default_rng(number).integers(0, 900, 8_000) for number in range(4)})
+    data_file.write(table)
+    monkeypatch.setattr(strategy, "WINDOW_BYTES", 1 << 16 if is_large else 1 << 20)
+    monkeypatch.setattr(strategy, "MOST_WINDOW_BYTES", 1 << 20)
+    reader = data_file.open()
+    columns = {leaf.id: number for number, leaf in enumerate(reader.schema.leaves())}
+    batches = list(reader.scan(reader.schema, columns, start=0, end=8_000, batch_size=1_000))
+    assert pa.Table.from_batches(batches).equals(table)
+    *_, before, last = batches
+    assert before.get_total_buffer_size() > before.nbytes * 3
+    assert (last.get_total_buffer_size() < last.nbytes * 2) == is_large
+
+
+def test_compressed_chunks_of_scattered_rows_are_bounded(data_file, monkeypatch):
+    texts = {f"c{number}": [f"{number} text {row * 7919 % 10_007}" for row in range(9_000)] for number in range(8)}
+    asked = {"lance-encoding:compression": "zstd"}
+    schema = pa.schema([pa.field(name, pa.string(), metadata=asked) for name in texts])
+    table = pa.table(texts, schema=schema)
+    data_file.write(table)
+    decoded = []
+
+    def counted(*arguments):
+        decoded.append(len(arguments[2].index))
+        return decode_points(*arguments)
+
+    decode_points = batches_module.decode_points
+    monkeypatch.setattr(batches_module, "decode_points", counted)
+    rows = np.arange(0, 9_000, 6)
+    reader = data_file.open()
+    columns = {leaf.id: number for number, leaf in enumerate(reader.schema.leaves())}
+    for most, num_steps in ((1 << 30, 1), (1, 8)):
+        monkeypatch.setattr(strategy, "MOST_COMPRESSED_TOGETHER", most)
+        decoded.clear()
+        assert pa.Table.from_batches([reader.take(reader.schema, columns, rows)]).equals(table.take(rows))
+        assert len(decoded) == num_steps
