@@ -28,6 +28,9 @@ _MOST_RANGES_JOINED = 200
 """So many ranges are cut out and joined by Python faster than Arrow is asked for them; a process that asks it for the
 first time imports its kernels, which takes 5 ms."""
 
+_MOST_EMPTY = 1 << 15
+"""Elements without bytes, of 8 bytes each, that are added so that Arrow makes less room."""
+
 _MANY_RANGES = 1 << 14
 """From so many ranges on where they start takes 128 KiB, which numpy may map anew, page by page, every time."""
 
@@ -169,13 +172,15 @@ def _take(memory: Bytes, starts: Int64s, ends: Int64s, order_indices: Int64s) ->
         starts, ends = starts[order], ends[order]
     # Arrow makes room for as many elements of mean size as are taken. Ranges are larger than gaps, so that it would run
     # out, and copying to twice the room takes as long as the take itself: empty elements are taken until there is room.
-    num_ranges = len(starts)
-    offsets = np.empty(2 * num_ranges + 1, np.int64)
-    offsets[0:-1:2], offsets[1::2], offsets[-1] = starts, ends, ends[-1]
-    share = int((ends - starts)[order_indices].sum()) / max(1, int(ends[-1] - starts[0]))
-    num_indices = min(int(share * 2 * num_ranges) + 1, 2 * len(order_indices))
-    indices = np.full(max(num_indices, len(order_indices)), 2 * num_ranges - 1, np.int64)
-    np.multiply(order_indices, 2, out=indices[: len(order_indices)])
+    # Where gaps are larger, such as those between columns, more elements are empty, so that there is no room for gaps.
+    num_ranges, num_taken = len(starts), len(order_indices)
+    num_bytes, span = int((ends - starts)[order_indices].sum()), max(1, int(ends[-1] - starts[0]))
+    num_empty = min(max(0, num_taken * span // max(1, num_bytes) - 2 * num_ranges), _MOST_EMPTY)
+    offsets = np.full(2 * num_ranges + 1 + num_empty, ends[-1], np.int64)
+    offsets[: 2 * num_ranges : 2], offsets[1 : 2 * num_ranges : 2] = starts, ends
+    num_indices = min(num_bytes * 2 * num_ranges // span + 1, 2 * num_taken)
+    indices = np.full(max(num_indices, num_taken), 2 * num_ranges - 1, np.int64)
+    np.multiply(order_indices, 2, out=indices[:num_taken])
     return view_buffer(take_inside(binary_array(offsets, memory), indices).buffers()[2])
 
 

@@ -52,6 +52,16 @@ def test_room_for_ranges_is_made_once():
 
 
 @pytest.mark.skipif(not hasattr(pa.MemoryPool, "num_allocations"), reason="this pyarrow does not count allocations")
+def test_gaps_between_ranges_need_no_room():
+    memory, (starts, sizes) = np.zeros(1 << 24, np.uint8), _ranges(8)
+    starts[_COUNT // 2 :] += len(memory) - len(_MEMORY)
+    pool = pa.default_memory_pool()
+    before = pool.total_bytes_allocated()
+    gathered = gather(memory, starts, sizes)
+    assert pool.total_bytes_allocated() - before < 2 * len(gathered)
+
+
+@pytest.mark.skipif(not hasattr(pa.MemoryPool, "num_allocations"), reason="this pyarrow does not count allocations")
 def test_room_for_scattered_strings_is_made_once():
     positions = np.arange(0, 3200, 2)
 
