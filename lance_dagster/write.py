@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from lance_dagster.settings import SchemaMode, WriteSettings
     from lance_dagster.tables import Tables
 
-# Operations that leave rows of the table where they are.
 else:
     pa = LateModule("pyarrow")
 
+# Operations that leave rows of the table where they are.
 _KEEPING = frozenset({"append", "replace_where", "merge"})
 
 

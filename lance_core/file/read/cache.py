@@ -398,6 +398,7 @@ class FileCaches:
         self._most_files = most_files
         self._most_bytes = most_bytes
         self._files: OrderedDict[Hashable, FileCache] = OrderedDict()
+        self._last = FileCache()
         self._lock = Lock()
 
     def find(self, file: Hashable) -> FileCache:
@@ -423,7 +424,7 @@ class FileCaches:
                 self._keep(entry.file, entry)
 
     def _keep(self, file: Hashable, entry: FileCache) -> None:
-        last = next(reversed(self._files.values()), entry)
+        last, self._last = self._last, entry
         self._files[file] = entry
         self._files.move_to_end(file)
         if len(self._files) > self._most_files:
