@@ -222,5 +222,9 @@ class _Package(ModuleType):
             value = value.dataset
         super().__setattr__(name, value)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Be sent by name, as modules are, with functions that use it."""
+        return import_module, (self.__name__,)
+
 
 sys.modules[__name__].__class__ = _Package

@@ -1,4 +1,5 @@
 import importlib.util
+import pickle
 import subprocess
 import sys
 
@@ -34,6 +35,11 @@ def test_the_package_alone_imports_neither_numpy_nor_arrow():
     code = f"import sys, lance_core, lance_core.errors; print(*[one for one in {names} if one in sys.modules])"
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert answer.stdout.split() == []
+
+
+def test_the_package_is_sent_by_name():
+    """A function that uses it goes to another process, as those of Spark do."""
+    assert pickle.loads(pickle.dumps(lance_core)) is lance_core  # noqa: S301 - our own
 
 
 @pytest.mark.parametrize("first", ["lance_core.dataset", "lance_core.scanner", "lance_core"])
