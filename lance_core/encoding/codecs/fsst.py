@@ -18,6 +18,7 @@ from lance_core.encoding.codecs import symbol_table, variable
 from lance_core.encoding.codecs.codec import Codec, not_in_blocks, num_buffers
 from lance_core.encoding.codecs.symbol_table import LITERAL, parse_table
 from lance_core.encoding.kernels import (
+    binary_array,
     chunk_counts,
     empty,
     fitting_count,
@@ -155,8 +156,9 @@ class _Page:
         literal_codes: Likewise: where literals stand.
         literals: As many bytes.
         indices: The codes, or pairs of them.
-        sizes: Bytes of the text of each.
+        sizes: Bytes of the text of each; or where it begins, and the end, if the text is there.
         size: Bytes of all text.
+        text: The text, if few codes were looked up already.
     """
 
     codes: npt.NDArray[Any]
@@ -165,8 +167,9 @@ class _Page:
     literal_codes: Int64s
     literals: Bytes
     indices: npt.NDArray[Any]
-    sizes: Bytes
+    sizes: npt.NDArray[Any]
     size: int
+    text: Bytes | None = None
 
 
 @frozen
@@ -178,12 +181,14 @@ class _Meanings:
         literal: The code that a literal gets; 256 if none of 8 bits is left for it.
         lengths: Shape (codes,): bytes of each symbol.
         texts: Shape (codes,): the symbols, each in the low bytes of a uint64, zeros behind it.
+        binaries: The symbols, an Arrow array.
     """
 
     num_symbols: int
     literal: int
     lengths: Bytes
     texts: npt.NDArray[np.uint64]
+    binaries: pa.Array
 
 
 _symbols = lru_cache(maxsize=_TABLES_KEPT)(parse_table)
@@ -194,7 +199,7 @@ def _meanings(table: bytes, *, has_escapes: bool) -> _Meanings:
     """Return the symbols of a table; escapes mean nothing, literals and codes without symbol some byte."""
     symbols = _symbols(table)
     if symbols is None:  # each byte means itself
-        return _Meanings(_ESCAPE + 1, _ESCAPE, np.ones(_ESCAPE + 1, np.uint8), np.arange(_ESCAPE + 1, dtype="<u8"))
+        return _made(_ESCAPE + 1, _ESCAPE, np.ones(_ESCAPE + 1, np.uint8), np.arange(_ESCAPE + 1, dtype="<u8"))
     num_symbols = len(symbols[0])
     alone = np.flatnonzero(symbols[0] == 1)
     literal = int(alone[0]) if len(alone) else num_symbols
@@ -204,7 +209,13 @@ def _meanings(table: bytes, *, has_escapes: bool) -> _Meanings:
     lengths[:num_symbols], texts[:num_symbols] = symbols
     if has_escapes:
         lengths[_ESCAPE] = texts[_ESCAPE] = 0
-    return _Meanings(num_symbols, literal, lengths, texts)
+    return _made(num_symbols, literal, lengths, texts)
+
+
+def _made(num_symbols: int, literal: int, lengths: Bytes, texts: npt.NDArray[np.uint64]) -> _Meanings:
+    padded = texts.view(np.uint8).reshape(-1, _SYMBOL_BYTES)
+    data = padded[np.arange(_SYMBOL_BYTES) < lengths[:, None]]
+    return _Meanings(num_symbols, literal, lengths, texts, binary_array(starts_of(lengths), data))
 
 
 def _lengths(meanings: _Meanings, *, of_pairs: bool) -> Bytes:
@@ -240,7 +251,13 @@ def _open(table: bytes, data: Bytes, bounds: npt.NDArray[Any]) -> _Page:
     meanings = _meanings(table, has_escapes=len(escapes) > 0)
     literals = codes[escapes + 1]
     codes = _hide_literals(codes, escapes, meanings)
-    by_pairs = codes.dtype == np.uint8 and len(codes) >= _PAIRS_PAY_AT
+    if len(codes) < _PAIRS_PAY_AT:
+        taken = take_inside(meanings.binaries, codes)
+        ends = np.frombuffer(taken.buffers()[1], np.int64, len(codes) + 1)
+        size = int(ends[-1])
+        text = np.empty(0, np.uint8) if not size else view_buffer(taken.buffers()[2])[:size]
+        return _Page(codes, meanings, offsets, escapes + 1, literals, codes, ends, size, text)
+    by_pairs = codes.dtype == np.uint8
     is_odd = by_pairs and len(codes) % 2  # code 0 fills up the last pair
     indices = (np.append(codes, np.uint8(0)) if is_odd else codes).view("<u2") if by_pairs else codes
     sizes = numbers_of(take_inside(numbers_array(_lengths(meanings, of_pairs=by_pairs)), indices))
@@ -277,6 +294,9 @@ def _expand(page: _Page, out: Bytes) -> tuple[Int64s, Int64s]:
     # A symbol is written with the zeros behind it, over which the next one is written: texts of one size are moved in
     # a fraction of the time that Arrow's `take` needs for strings, whose sizes the processor cannot predict.
     codes, indices, sizes, lengths = page.codes, page.indices, page.sizes, page.meanings.lengths
+    if page.text is not None:
+        out[: page.size] = page.text
+        return sizes.take(page.offsets), sizes.take(page.literal_codes)
     by_pairs = indices.dtype == np.uint16 and codes.dtype == np.uint8
     per_text = 1 + by_pairs
     texts = _texts(page.meanings, of_pairs=by_pairs)
