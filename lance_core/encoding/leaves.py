@@ -110,6 +110,8 @@ def shred(path: LeafPath, array: pa.Array) -> tuple[Levels, pa.Array]:
         size = 0 if child is None else field.struct_list_size
         # pylance 14.0.2 likewise fails to join pages of fixed-size lists of structs.
         is_nullable = is_nullable or (field.nullable and path.items_per_row > 1)
+        # It also takes what a null struct holds as null, and then refuses it in a struct that is not null there.
+        is_nullable = is_nullable or (child is not None and masked is not None)
         nestings.append(Nesting(length=len(array), is_null=is_null, is_nullable=is_nullable, dimension=size or 1))
         if size:
             array = array.values.slice(array.offset * size, len(array) * size)

@@ -29,7 +29,7 @@ from lance_core.encoding.arrow_values import offset_dtype
 from lance_core.encoding.kernels import gather, starts_of
 from lance_core.encoding.layouts import sparse
 from lance_core.encoding.layouts.page import Decoded, EncodedPage
-from lance_core.encoding.repdef import Levels, max_def, max_rep, rows_of_levels
+from lance_core.encoding.repdef import Levels, max_def, max_rep, rows_of_levels, widen
 from lance_core.encoding.values import FixedValues, VariableValues
 from lance_core.errors import CorruptDataError, InvalidInputError, UnsupportedError
 from lance_core.format.file.page_layout import ConstantLayout, Layer
@@ -210,6 +210,7 @@ def _constant_string(starts: Int64s, ends: Int64s, data: Bytes) -> Bytes | None:
 
 def encode_null(levels: Levels, options: PageOptions) -> EncodedPage:
     """Return a page in which every value is null, or hidden behind null and empty lists."""
+    levels = _null_within(levels)
     if levels.layers == (Layer.NULLABLE_ITEM,):
         return EncodedPage(layout=ConstantLayout(layers=levels.layers), buffers=[])
     if not options.has_large_chunks:
@@ -228,6 +229,17 @@ def encode_null(levels: Levels, options: PageOptions) -> EncodedPage:
     return EncodedPage(layout=layout, buffers=[rep[1], definition[1]])
 
 
+def _null_within(levels: Levels) -> Levels:
+    """Let values be null where the struct around them is.
+
+    pylance 14.0.2 takes them as null there in these pages, and then refuses them in a field that is not nullable.
+    """
+    leaf, *around = levels.layers
+    if leaf is Layer.NULLABLE_ITEM or around[:1] != [Layer.NULLABLE_ITEM]:
+        return levels
+    return widen(levels, (Layer.NULLABLE_ITEM, *around), 0)
+
+
 def _pack(levels: LevelArray | None) -> tuple[Encoding | None, Bytes]:
     if levels is None:
         return None, np.empty(0, np.uint8)
@@ -240,6 +252,7 @@ def _pack(levels: LevelArray | None) -> tuple[Encoding | None, Bytes]:
 
 def encode_single(levels: Levels, value: Bytes, kind: pa.DataType) -> EncodedPage:
     """Return a page in which every value that is not null is ``value``."""
+    levels = _null_within(levels)
     levels_buffers = [] if is_cheap(levels) else _raw(levels)
     dtype = offset_dtype(kind)
     if dtype is None and len(value) <= MAX_INLINE_BYTES:
