@@ -43,14 +43,15 @@ def encode_strings(values: VariableValues, options: PageOptions, max_values: int
         max_values: Values in a chunk at most.
     """
     plain = Variable(values.offsets.dtype.itemsize * 8)
-    codec, level = options.codec, options.compression_level
+    codec, level, plain_offsets = options.codec, options.compression_level, False
     if options.compression is None and int(values.offsets[-1]) >= _MIN_COMPRESSED_BYTES:
-        codec, level = _paying_codec(_sample(values), options)
+        codec, level, plain_offsets = _paying_codec(values, options)
     target = _PLAIN_CHUNK_BYTES if codec is None else options.fitting(options.codecs.string_chunk_bytes[codec])
     chunks = _chunks(values, target, options, max_values)
     if codec is None:
         return plain, chunks
-    compressed = general.compress_chunks(codec, chunks, level=level)
+    heads = variable.offset_bytes(values, chunks.counts) if plain_offsets else None
+    compressed = general.compress_chunks(codec, chunks, level=level, heads=heads)
     if len(compressed.buffers[0]) >= len(chunks.buffers[0]):
         return plain, chunks
     return General(codec, plain, general.stored_level(codec, level)), compressed
@@ -63,11 +64,16 @@ def _chunks(values: VariableValues, target: int, options: PageOptions, max_value
 
 def is_compressible(values: VariableValues, options: PageOptions) -> bool:
     """Return whether the profile compresses strings in chunks, judged by a sample."""
-    return _paying_codec(_sample(values), options)[0] is not None
+    return _paying_codec(values, options)[0] is not None
 
 
-def _paying_codec(sample: Chunks, options: PageOptions) -> tuple[Compression | None, int | None]:
-    """Return the codec that strings should be compressed with, if any, and its level (None for the codec's own)."""
+def _paying_codec(values: VariableValues, options: PageOptions) -> tuple[Compression | None, int | None, bool]:
+    """Return how strings should be compressed, judged by a sample.
+
+    Returns:
+        The codec, if any; its level, None for the codec's own; True if zstd should store offsets as they are.
+    """
+    sample = _sample(values)
     every = len(sample.counts)
     chosen, best = None, 1.0
     for codec, limit in options.codecs.strings.items():
@@ -75,10 +81,14 @@ def _paying_codec(sample: Chunks, options: PageOptions) -> tuple[Compression | N
         if ratio <= best * limit:
             chosen, best = codec, ratio
     if chosen is not Compression.ZSTD:
-        return chosen, None
+        return chosen, None, False
+    size = best * len(sample.buffers[0])
     smaller = general.compress_chunks(Compression.ZSTD, sample, level=_HIGH_LEVEL)
-    pays = len(smaller.buffers[0]) <= _HIGH_LEVEL_PAYS * best * len(sample.buffers[0])
-    return Compression.ZSTD, _HIGH_LEVEL if pays else None
+    level = _HIGH_LEVEL if len(smaller.buffers[0]) <= _HIGH_LEVEL_PAYS * size else None
+    heads = variable.offset_bytes(values, sample.counts)
+    faster = general.compress_chunks(Compression.ZSTD, sample, level=level, heads=heads)
+    limit = options.codecs.plain_offsets * (size if level is None else len(smaller.buffers[0]))
+    return Compression.ZSTD, level, len(faster.buffers[0]) <= limit
 
 
 def _sample(values: VariableValues) -> Chunks:

@@ -31,6 +31,7 @@ class Codecs:
         long: For values of 64 bits.
         split_long: Part of the bytes under zstd that 64-bit values may take with their bytes split under LZ4.
         strings: For strings, beside plain ones and beside the codec before it.
+        plain_offsets: Part of the bytes under zstd that strings may take with their offsets as they are.
         string_chunk_bytes: Bytes of strings that a chunk aims at before compression by each codec.
         separate_strings: For strings that are compressed one by one; None to store them as they are.
     """
@@ -39,6 +40,7 @@ class Codecs:
     long: Mapping[Compression, float]
     split_long: float
     strings: Mapping[Compression, float]
+    plain_offsets: float
     string_chunk_bytes: Mapping[Compression, int]
     separate_strings: float | None
 
@@ -48,18 +50,26 @@ _CHUNK_BYTES = {_LZ4: 1 << 13, _ZSTD: 1 << 14}
 
 PROFILES: Mapping[CompressionProfile, Codecs] = {
     "fast": Codecs(
-        fixed={}, long={}, split_long=0.0, strings={}, string_chunk_bytes=_CHUNK_BYTES, separate_strings=None
+        fixed={},
+        long={},
+        split_long=0.0,
+        strings={},
+        plain_offsets=1.0,
+        string_chunk_bytes=_CHUNK_BYTES,
+        separate_strings=None,
     ),
     # zstd is slow to read, but can do most for 64-bit values. The upper bytes of keys and times that rise are alike
     # for long: LZ4 leaves about as much of their planes of bytes, or less, and a million are read in 6 ms, not in 20.
     # Strings are read five times as fast under LZ4, so zstd must leave half as many bytes. LZ4 in twice as large chunks
     # leaves 6 % less, but 10,000 scattered rows cost 1.8 times as much, and a hundred that are on disk 1.4 times. Under
     # zstd chunks hold twice as much, and take as many bytes on disk: half as many tables to read cost a quarter less.
+    # zstd finds next to nothing in offsets, and takes long for it: see "Offsets under zstd" in benchmarks/README.md.
     "balanced": Codecs(
         fixed={_LZ4: 0.6},
         long={_LZ4: 0.6, _ZSTD: 0.5},
         split_long=1.1,
         strings={_LZ4: 0.75, _ZSTD: 0.5},
+        plain_offsets=1.1,
         string_chunk_bytes=_CHUNK_BYTES,
         separate_strings=0.75,
     ),
@@ -70,6 +80,7 @@ PROFILES: Mapping[CompressionProfile, Codecs] = {
         long={_LZ4: 0.9, _ZSTD: 0.9},
         split_long=1.0,
         strings={_LZ4: 0.9, _ZSTD: 0.95},
+        plain_offsets=1.0,
         string_chunk_bytes={_LZ4: 1 << 15, _ZSTD: 1 << 15},
         separate_strings=0.9,
     ),

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from lance_core.common.limits import check_limit
 from lance_core.encoding.codecs.codec import CODECS, Codec, Scalar, decode_strings, num_buffers
-from lance_core.encoding.codecs.zstd import ZSTD
+from lance_core.encoding.codecs.zstd import ZSTD, with_plain_head
 from lance_core.encoding.kernels import (
     MAX_OUTPUT_BYTES,
     check_sizes,
@@ -273,9 +273,20 @@ def compress_block(compression: Compression, data: Bytes, level: int | None = No
     return np.frombuffer(np.array([len(data)], _HEADS[compression]).tobytes() + packed, np.uint8)
 
 
-def compress_chunks(compression: Compression, chunks: Chunks, *, level: int | None = None) -> Chunks:
-    """Return the same chunks with their first value buffer compressed."""
-    data, bounds = _compress(compression, chunks.buffers[0], chunks.starts[0], chunks.sizes[0], level)
+def compress_chunks(
+    compression: Compression, chunks: Chunks, *, level: int | None = None, heads: Int64s | None = None
+) -> Chunks:
+    """Return the same chunks with their first value buffer compressed.
+
+    Args:
+        compression: Codec.
+        chunks: The chunks.
+        level: Effort; None for the codec's own choice.
+        heads: Bytes, up to 128 KiB, in front of each buffer that a zstd frame stores as they are.
+    """
+    data, bounds = _compress(
+        compression, chunks.buffers[0], chunks.starts[0], chunks.sizes[0], level=level, heads=heads
+    )
     return replace(
         chunks,
         buffers=(data, *chunks.buffers[1:]),
@@ -291,7 +302,7 @@ def compress_values(compression: Compression, values: VariableValues, *, level: 
     filled = np.flatnonzero(sizes)
     if len(filled) == 0:
         return values
-    data, bounds = _compress(compression, values.data, offsets[:-1][filled], sizes[filled], level)
+    data, bounds = _compress(compression, values.data, offsets[:-1][filled], sizes[filled], level=level)
     sizes[filled] = np.diff(bounds)
     ends: npt.NDArray[Any] = starts_of(sizes)
     if ends[-1] < 1 << 31:
@@ -300,20 +311,32 @@ def compress_values(compression: Compression, values: VariableValues, *, level: 
 
 
 def _compress(
-    compression: Compression, memory: Bytes, starts: Int64s, sizes: Int64s, level: int | None
+    compression: Compression,
+    memory: Bytes,
+    starts: Int64s,
+    sizes: Int64s,
+    *,
+    level: int | None,
+    heads: Int64s | None = None,
 ) -> tuple[Bytes, Int64s]:
     """Ranges compressed one by one, each behind its length, and where each of them starts."""
     largest = int(sizes.max(initial=0))  # of all: the same bytes whatever the number of threads
 
     def compress(part: slice) -> list[bytes]:
-        return _frames(memory, starts[part], sizes[part], _compressor(compression, level, largest))
+        compress_one = _compressor(compression, level, largest)
+        if heads is None:
+            return _frames(memory, starts[part], sizes[part], compress_one)
+        bodies, body_sizes = starts[part] + heads[part], sizes[part] - heads[part]
+        frames = _frames(memory, bodies, body_sizes, compress_one)
+        bounds = zip(starts[part].tolist(), bodies.tolist(), frames, body_sizes.tolist(), strict=True)
+        return [with_plain_head(memory[start:body], frame, size) for start, body, frame, size in bounds]
 
-    heads = sizes.astype(_HEADS[compression])
+    claims = sizes.astype(_HEADS[compression])
     frames = [frame for part in run_parts(compress, sizes) for frame in part]
     pieces: list[bytes] = [b""] * (2 * len(frames))
-    pieces[0::2] = heads.view(f"V{heads.itemsize}").tolist()
+    pieces[0::2] = claims.view(f"V{claims.itemsize}").tolist()
     pieces[1::2] = frames
-    packed = np.fromiter(map(len, frames), np.int64, len(frames)) + heads.itemsize
+    packed = np.fromiter(map(len, frames), np.int64, len(frames)) + claims.itemsize
     return np.frombuffer(b"".join(pieces), np.uint8), starts_of(packed)
 
 

@@ -274,7 +274,7 @@ def encode_chunks(values: VariableValues, counts: Int64s) -> Chunks:
     width = values.offsets.dtype.itemsize
     firsts = starts_of(counts)
     bounds = values.offsets[firsts].astype(np.int64)
-    heads = (counts + 1) * width
+    heads = offset_bytes(values, counts)
     offsets = np.empty(len(values) + len(counts), values.offsets.dtype)
     if len(counts) > 1:
         count, inner = int(counts[0]), len(counts) - 1
@@ -292,6 +292,11 @@ def encode_chunks(values: VariableValues, counts: Int64s) -> Chunks:
         (np.full(int(pads[-1]), _PAD, np.uint8), pads),
     )
     return one_buffer(memory, ends, counts)
+
+
+def offset_bytes(values: VariableValues, counts: Int64s) -> Int64s:
+    """Return the bytes of the offsets in front of each chunk of so many values."""
+    return (counts + 1) * values.offsets.dtype.itemsize
 
 
 def mean_bytes(values: VariableValues) -> float:

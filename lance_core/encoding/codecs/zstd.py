@@ -29,6 +29,7 @@ WORDS_LEVEL = 3
 """The level for texts of few words: it finds what is repeated after a few bytes."""
 
 _MOST_KEPT_LEVEL = 3
+_FRAME_START = bytes.fromhex("28b52ffda0")  # 4 bytes for the content's size, which is the window; no checksum
 _SMALL_BYTES = 1 << 15
 _SMALL_TABLES = {
     DEFAULT_LEVEL: {
@@ -116,6 +117,22 @@ class PackageZstd:
         except (self._package.ZstdError, MemoryError) as error:
             raise CorruptDataError(f"zstd: {error}") from error
         _check(size, out)
+
+
+def with_plain_head(head: Bytes, frame: bytes, size: int) -> bytes:
+    """Return a frame of bytes that are stored as they are, then of what another frame holds.
+
+    Args:
+        head: Up to 128 KiB.
+        frame: A frame without checksum.
+        size: Bytes that it holds.
+    """
+    kind = frame[
+        4
+    ]  # bits 6 and 7: bytes of the content's size, 5: no window is told, 0 and 1: bytes of a dictionary's id
+    blocks = 5 + (0 if kind & 0x20 else 1) + (0, 1, 2, 4)[kind & 3] + ((kind & 0x20) >> 5, 2, 4, 8)[kind >> 6]
+    told = _FRAME_START + (len(head) + size).to_bytes(4, "little") + (len(head) << 3).to_bytes(3, "little")
+    return told + head.tobytes() + frame[blocks:]
 
 
 def _check(size: int, out: Bytes) -> None:

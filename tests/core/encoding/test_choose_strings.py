@@ -41,6 +41,11 @@ def log_lines(count):
     )
 
 
+def keys(count, size=12):
+    numbers = np.random.default_rng(3).integers(0, 10, (count, size), np.uint8) + ord("0")
+    return values_of([b"key-" + row.tobytes() for row in numbers])
+
+
 def noise(count):
     return values_of([np.random.default_rng(one).bytes(60) for one in range(count)])
 
@@ -71,6 +76,17 @@ def test_samples_and_profile_choose_codec_and_level(make, profile, codec, level)
         assert encoding == Variable(32)
     else:
         assert encoding == General(codec, Variable(32), level)
+    assert same(values, registry.decode_chunks(encoding, chunks))
+
+
+@pytest.mark.parametrize(("profile", "is_plain"), [("balanced", True), ("small", False)])
+def test_zstd_stores_offsets_as_they_are_where_it_finds_next_to_nothing_in_them(profile, is_plain):
+    values = keys(6000)
+    encoding, chunks = encode_strings(values, PageOptions(profile=profile), 4096)
+    assert encoding.compression is Compression.ZSTD
+    plain = general.decompress_chunks(encoding.compression, chunks)
+    offsets = plain.buffers[0][: (int(plain.counts[0]) + 1) * 4].tobytes()
+    assert (offsets in chunks.buffers[0][: int(chunks.sizes[0, 0])].tobytes()) == is_plain
     assert same(values, registry.decode_chunks(encoding, chunks))
 
 

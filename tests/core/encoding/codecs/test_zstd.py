@@ -249,3 +249,26 @@ def test_one_range_takes_few_steps(calls_of, codec, most):
     steps = calls_of(lambda: general.decompress_one(codec, data))
     assert steps <= most
     assert steps * 2 < calls_of(lambda: general.decompress_chunks(codec, one))
+
+
+@pytest.mark.parametrize("level", [None, WORDS_LEVEL, 22, -5])
+@pytest.mark.parametrize("sizes", [[300], [10_000, 300, 9_999], [200_000, 4], [140_000]])
+@pytest.mark.usefixtures("zstd")
+def test_heads_of_chunks_are_stored_as_they_are(sizes, level):
+    data = text(sum(sizes))
+    plain = chunks_of(data, sizes)
+    for most in (0, 4, 1 << 17):
+        heads = np.minimum(sizes, most)
+        packed = general.compress_chunks(Compression.ZSTD, plain, level=level, heads=heads)
+        for codec in KINDS:
+            out = np.zeros(len(data), np.uint8)
+            frames = [packed.buffers[0][start + 8 : start + size] for start, size in zip(*_ranges(packed), strict=True)]
+            codec.decompress(np.concatenate(frames), out)
+            assert np.array_equal(out, data)
+        for start, head, (at, size) in zip(plain.starts[0], heads, zip(*_ranges(packed), strict=True), strict=True):
+            assert data[start : start + head].tobytes() in packed.buffers[0][at : at + size].tobytes()
+        assert np.array_equal(general.decompress_chunks(Compression.ZSTD, packed).buffers[0], data)
+
+
+def _ranges(chunks):
+    return chunks.starts[0].tolist(), chunks.sizes[0].tolist()
