@@ -19,6 +19,7 @@ from lance_core.file.read.cache import Budget, PageCache
 from lance_core.file.read.column import Column
 from lance_core.file.read.column_read import ColumnRead
 from lance_core.file.read.constant_pages import constant_array
+from lance_core.file.read.page_runs import PagesRead, run_layout
 from lance_core.file.read.plan import LeavesField
 from lance_core.format.file.checksums import is_intact
 from lance_core.format.file.file_metadata import Page
@@ -87,7 +88,7 @@ class AlikeFiles:
         """The fields that are read."""
         return self._pattern.fields
 
-    def reads(self, *, numbers: Sequence[int], first: int, base_bits: int) -> list[list[ColumnRead]]:
+    def reads(self, *, numbers: Sequence[int], first: int, base_bits: int) -> list[list[ColumnRead | PagesRead]]:
         """Return reads of each leaf in all files, in their order; constants are there already.
 
         Args:
@@ -100,7 +101,7 @@ class AlikeFiles:
             for pattern, number in zip(self._pattern.leaves, numbers, strict=True)
         ]
 
-    def _reads(self, pattern: LeafPattern, number: int, first: int, base_bits: int) -> list[ColumnRead]:
+    def _reads(self, pattern: LeafPattern, number: int, first: int, base_bits: int) -> list[ColumnRead | PagesRead]:
         files, tails = self._files, self._tails
         if pattern.value is not None:
             values = [tail.tobytes() for tail in tails[:, slice(*pattern.value)]]
@@ -110,6 +111,11 @@ class AlikeFiles:
             starts, sizes = extents[0][0][:, 0].tolist(), extents[0][1][:, 0].tolist()
             frames = [file.content.slice(start, size) for file, start, size in zip(files, starts, sizes, strict=True)]
             return [pattern.answered(files, [pattern.value_in(frame) for frame in frames])]
+        joined = np.array(extents[0]).swapaxes(1, 2)
+        joined[0] += np.arange(first, first + len(files)) << base_bits
+        read = PagesRead(pattern.column, pattern.cached, [file.rows for file in files], joined)
+        if run_layout(read) is not None:
+            return [read]
         pages = [np.stack(pair, axis=-1).tolist() for pair in extents]
         return [
             pattern.read(file.rows, [page[at] for page in pages], number, first + at, first + at << base_bits)

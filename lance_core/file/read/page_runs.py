@@ -6,8 +6,9 @@ arrays before anything is done with them.
 
 from __future__ import annotations
 
-from itertools import pairwise
-from typing import TYPE_CHECKING
+from dataclasses import field
+from itertools import chain, pairwise
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -17,18 +18,52 @@ from lance_core.encoding.kernels import gather, starts_of
 from lance_core.encoding.layouts import chunk_table, mini_block
 from lance_core.encoding.plans import ByteRanges
 from lance_core.file.read import strategy
+from lance_core.file.read.column_read import ColumnRead
 from lance_core.file.read.groups import chunk_group
 from lance_core.file.read.page_index import MiniBlockIndex
 from lance_core.format.file.encodings import Fsst
 from lance_core.format.file.page_layout import MiniBlockLayout
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
+
+    import pyarrow as pa
 
     from lance_core.encoding.plans import RangeBuffers, Rows
     from lance_core.encoding.values import Int64s
-    from lance_core.file.read.column_read import ColumnRead
+    from lance_core.file.read.cache import PageCache
+    from lance_core.file.read.column import Column
     from lance_core.file.read.groups import MiniBlockGroup
+
+
+@mutable
+class PagesRead:
+    """Rows of one leaf in files that have one page of it, all with the same layout.
+
+    Attributes:
+        column: The leaf in one of the files.
+        pages: Its cache entry there.
+        rows: Rows of each file, at least one.
+        extents: Shape (2, buffers, files): position and bytes of each buffer.
+        arrays: Takes the rows of all files, one after the other.
+    """
+
+    column: Column
+    pages: PageCache
+    rows: Sequence[Rows]
+    extents: Int64s
+    arrays: list[pa.Array] = field(default_factory=list)
+
+
+_Read: TypeAlias = ColumnRead | PagesRead
+
+
+class _Pages(NamedTuple):
+    """Pages of a leaf, and which of its reads has them."""
+
+    number: int
+    read: _Read
+    layout: MiniBlockLayout
 
 
 @mutable
@@ -37,13 +72,15 @@ class PageRun:
 
     Attributes:
         reads: Reads of the leaf in the files.
-        numbers: Which of the files these are; where neighbours follow one another, so do their rows.
+        numbers: Which of the reads these are; where neighbours follow one another, so do their rows.
+        rows: Rows of each page.
         layouts: Layouts of the pages, which differ in numbers of values and symbol tables at most.
         extents: Shape (2, buffers, pages): position and bytes of each buffer of the pages.
     """
 
-    reads: list[ColumnRead]
+    reads: list[_Read]
     numbers: list[int]
+    rows: list[Rows]
     layouts: tuple[MiniBlockLayout, ...]
     extents: Int64s
     _group: MiniBlockGroup | None = None
@@ -65,7 +102,8 @@ class PageRun:
         """
         (positions, sizes), layout = self.extents, self.layouts[0]
         starts = buffers.in_memory(positions)
-        num_rows = np.array([read.column.pages[0].num_rows for read in self.reads], np.int64)
+        num_pages = [len(_rows_of(read)) for read in self.reads]
+        num_rows = np.repeat(np.array([read.column.pages[0].num_rows for read in self.reads], np.int64), num_pages)
         first_rows = starts_of(num_rows)
         chunk_words = chunk_table.PageWords(
             chunk_words=gather(buffers.memory, starts[0], sizes[0]),
@@ -88,10 +126,10 @@ class PageRun:
 
     def _rows(self, first_rows: Int64s) -> Rows:
         """Return the wanted rows, counted from the first one of all pages."""
-        if sum([len(read.rows) for read in self.reads]) == first_rows[-1]:
+        if sum(map(len, self.rows)) == first_rows[-1]:
             return range(int(first_rows[-1]))
-        parts = zip(self.reads, first_rows.tolist(), strict=False)
-        return np.concatenate([np.asarray(read.rows, np.int64) + first for read, first in parts])
+        firsts = np.repeat(first_rows[:-1], list(map(len, self.rows)))
+        return np.concatenate([np.asarray(rows, np.int64) for rows in self.rows]) + firsts
 
     @property
     def group(self) -> MiniBlockGroup:
@@ -109,12 +147,12 @@ class PageRun:
         """Decode the rows; the first one of neighbouring files takes those of all."""
         array = self.group.decode(buffers)
         cuts = [0, *[at for at, (low, high) in enumerate(pairwise(self.numbers), 1) if high > low + 1]]
-        bounds = starts_of(np.array([len(read.rows) for read in self.reads], np.int64)).tolist()
+        bounds = starts_of(np.array([_num_rows(read) for read in self.reads], np.int64)).tolist()
         for at, end in pairwise([*cuts, len(self.reads)]):
             self.reads[at].arrays.append(array.slice(bounds[at], bounds[end] - bounds[at]))
 
 
-def page_runs(leaves: Sequence[Sequence[ColumnRead]]) -> tuple[list[PageRun], list[ColumnRead]]:
+def page_runs(leaves: Sequence[Sequence[_Read]]) -> tuple[list[PageRun], list[ColumnRead]]:
     """Put pages of each leaf together that can be decoded as one.
 
     Args:
@@ -128,33 +166,45 @@ def page_runs(leaves: Sequence[Sequence[ColumnRead]]) -> tuple[list[PageRun], li
     others: list[ColumnRead] = []
     kinds: dict[int, object] = {}
     for reads in leaves:
-        alike: dict[object, list[tuple[int, MiniBlockLayout]]] = {}
+        alike: dict[object, list[_Pages]] = {}
         for number, read in enumerate(reads):
-            layout = _layout(read)
+            layout = run_layout(read)
             if layout is not None:
                 kind = kinds.get(id(layout))
                 if kind is None:
                     kind = kinds[id(layout)] = _kind(layout)
-                alike.setdefault(kind, []).append((number, layout))
+                alike.setdefault(kind, []).append(_Pages(number, read, layout))
         joined: set[int] = set()
-        for pages in alike.values():
-            run = _run(reads, pages)
-            if run is not None:
-                runs.append(run)
-                joined.update(run.numbers)
-        others += [read for number, read in enumerate(reads) if number not in joined and not read.arrays]
+        for part in chain.from_iterable(map(_fitting, alike.values())):
+            if len(part) >= strategy.FEWEST_PAGES_OF_A_RUN or isinstance(part[0].read, PagesRead):
+                runs.append(_run(part))
+                joined.update(runs[-1].numbers)
+        others += [
+            read
+            for number, read in enumerate(reads)
+            if isinstance(read, ColumnRead) and number not in joined and not read.arrays
+        ]
     return runs, others
 
 
-def _layout(read: ColumnRead) -> MiniBlockLayout | None:
-    """Return the layout of the only page of a file; None if it is better read by itself."""
+def run_layout(read: _Read) -> MiniBlockLayout | None:
+    """Return the layout of the only page of each file; None if it is better read by itself."""
     column = read.column
     if read.arrays or len(column.pages) != 1 or not column.is_simple or column.path.items_per_row != 1:
         return None
-    if not strategy.is_in_run(len(read.rows), column.pages[0].num_rows):
+    num_wanted = _num_rows(read) / len(read.rows) if isinstance(read, PagesRead) else len(read.rows)
+    if not strategy.is_in_run(num_wanted, column.pages[0].num_rows):
         return None
     layout = read.pages.layout(column, 0)
     return layout if isinstance(layout, MiniBlockLayout) and layout.blob_layers is None else None
+
+
+def _rows_of(read: _Read) -> Sequence[Rows]:
+    return read.rows if isinstance(read, PagesRead) else [read.rows]
+
+
+def _num_rows(read: _Read) -> int:
+    return sum(map(len, read.rows)) if isinstance(read, PagesRead) else len(read.rows)
 
 
 def _kind(layout: MiniBlockLayout) -> object:
@@ -170,25 +220,52 @@ def _kind(layout: MiniBlockLayout) -> object:
     return (*key, layout.has_large_chunk, layout.num_buffers, layout.has_repetition_index)
 
 
-def _run(reads: Sequence[ColumnRead], pages: Sequence[tuple[int, MiniBlockLayout]]) -> PageRun | None:
-    """Return pages that are alike as a run; None if they are few, or more than is decoded at one go."""
-    if len(pages) < strategy.FEWEST_PAGES_OF_A_RUN:
-        return None
-    members = [reads[number] for number, _ in pages]
-    buffers = [read.column.pages[0].buffers for read in members]
-    num_items = sum([layout.num_dictionary_items for _, layout in pages])
-    if not strategy.fits_group(sum([extents[1][1] for extents in buffers]), num_items):
-        return None
-    extents = np.array(buffers, np.int64).transpose(2, 1, 0)
-    extents[0] += np.array([read.base for read in members], np.int64)
+def _fitting(pages: Sequence[_Pages]) -> Iterator[list[_Pages]]:
+    """Cut reads of pages that are alike into those that are decoded at one go."""
+    part: list[_Pages] = []
+    num_bytes = num_items = 0
+    for page in pages:
+        _, read, layout = page
+        is_many = isinstance(read, PagesRead)
+        size = int(read.extents[1, 1].sum()) if is_many else read.column.pages[0].buffers[1][1]
+        items = layout.num_dictionary_items * (len(read.rows) if is_many else 1)
+        if part and not strategy.fits_group(num_bytes + size, num_items + items):
+            yield part
+            part, num_bytes, num_items = [], 0, 0
+        part.append(page)
+        num_bytes, num_items = num_bytes + size, num_items + items
+    yield part
+
+
+def _run(pages: Sequence[_Pages]) -> PageRun:
+    """Return pages that are alike as a run."""
     # Layouts that share their parts are compared in no time.
-    first, shared = pages[0][1], dict[tuple[int, int, bytes | None], MiniBlockLayout]()
+    first, shared = pages[0].layout, dict[tuple[int, int, bytes | None], MiniBlockLayout]()
     layouts: list[MiniBlockLayout] = []
-    for _, layout in pages:
+    for _, read, layout in pages:
         values = layout.values
         key = (layout.num_items, layout.num_dictionary_items, values.symbol_table if isinstance(values, Fsst) else None)
         if key not in shared:
             values = values if isinstance(values, Fsst) else first.values
             shared[key] = replace(first, values=values, num_items=key[0], num_dictionary_items=key[1])
-        layouts.append(shared[key])
-    return PageRun(members, [number for number, _ in pages], tuple(layouts), extents)
+        layouts += [shared[key]] * len(_rows_of(read))
+    reads = [read for _, read, _ in pages]
+    rows = [rows for read in reads for rows in _rows_of(read)]
+    return PageRun(reads, [number for number, _, _ in pages], rows, tuple(layouts), _extents(reads))
+
+
+def _extents(reads: Sequence[_Read]) -> Int64s:
+    """Return the byte ranges of all pages; see `PageRun`."""
+    alone = [read for read in reads if isinstance(read, ColumnRead)]
+    extents = np.array([read.column.pages[0].buffers for read in alone], np.int64).transpose(2, 1, 0) if alone else None
+    if extents is not None:
+        extents[0] += np.array([read.base for read in alone], np.int64)
+    parts: list[Int64s] = []
+    at = 0
+    for read in reads:
+        if isinstance(read, PagesRead):
+            parts.append(read.extents)
+        elif extents is not None:
+            parts.append(extents[:, :, at : at + 1])
+            at += 1
+    return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=2)

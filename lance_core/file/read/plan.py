@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from lance_core.file.read.column_read import Job
     from lance_core.file.read.field_reader import FieldReader
     from lance_core.file.read.field_shapes import FieldShape
-    from lance_core.file.read.page_runs import PageRun
+    from lance_core.file.read.page_runs import PageRun, PagesRead
 
 
 @frozen
@@ -217,7 +217,9 @@ def plan_ranges(fields: Sequence[LeavesField], ranges: Sequence[range]) -> ReadP
     ]
 
 
-def plan_files(fields: Sequence[LeavesField], leaves: Sequence[Sequence[ColumnRead]]) -> ReadPlan[list[list[pa.Array]]]:
+def plan_files(
+    fields: Sequence[LeavesField], leaves: Sequence[Sequence[ColumnRead | PagesRead]]
+) -> ReadPlan[list[list[pa.Array]]]:
     """Read some rows of the same fields of files whose bytes cost more than requests.
 
     Args:

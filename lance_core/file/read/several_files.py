@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from lance_core.file.read.alike_files import AlikeFiles
     from lance_core.file.read.cache import PageCache
     from lance_core.file.read.column import Column
+    from lance_core.file.read.page_runs import PagesRead
 
 _BASE_BITS = 44
 """Positions in the n-th file begin at n times 16 TiB."""
@@ -58,7 +59,7 @@ def take_joined(files: Sequence[Wanted | AlikeFiles]) -> list[pa.Array] | None:
         UnsupportedError: A type or encoding that cannot be read.
     """
     fields = files[0].fields
-    leaves: list[list[ColumnRead]] = [[] for field in fields for _ in field.leaves]
+    leaves: list[list[ColumnRead | PagesRead]] = [[] for field in fields for _ in field.leaves]
     with suppress(_TooLargeError), _blaming_bytes():
         numbers, first = [id(leaf) for leaf in leaves], 0
         for part in files:

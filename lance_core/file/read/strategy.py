@@ -78,6 +78,9 @@ FEWEST_PAGES_OF_A_RUN, MOST_ROWS_OF_A_RUN_PAGE, LEAST_SHARE_OF_A_RUN_PAGE = 2, 1
 """Pages of one leaf in several files that are decoded as one: their number, the rows of each, and the share of these
 that is wanted (row 26, "scan of 500 small fragments")."""
 
+MOST_ROWS_OF_A_WHOLE_PAGE = 1 << 9
+"""Rows of such a page up to which any number of them is read so."""
+
 # --- the cache ---
 
 MOST_CACHED_FILES = 64
@@ -228,9 +231,10 @@ def fits_group(num_bytes: int, num_items: int) -> bool:
     return num_bytes <= MAX_GROUP_BYTES and num_items <= MAX_GROUP_ITEMS
 
 
-def is_in_run(num_wanted: int, num_rows: int) -> bool:
+def is_in_run(num_wanted: float, num_rows: int) -> bool:
     """Return whether so many rows of the only page of a file are read with those of other files as one page."""
-    return num_rows * LEAST_SHARE_OF_A_RUN_PAGE <= num_wanted and num_rows <= MOST_ROWS_OF_A_RUN_PAGE
+    least = 0 if num_rows <= MOST_ROWS_OF_A_WHOLE_PAGE else num_rows * LEAST_SHARE_OF_A_RUN_PAGE
+    return num_wanted >= least and num_rows <= MOST_ROWS_OF_A_RUN_PAGE
 
 
 def pays_to_join(num_alike: int, num_joined: int) -> bool:

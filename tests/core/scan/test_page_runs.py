@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from lance_core import dataset, write_dataset
 from lance_core.errors import CorruptDataError
-from lance_core.file.read import page_runs, plan, several_files
+from lance_core.file.read import alike_files, page_runs, plan, several_files
 
 STRUCT = pa.struct([("a", pa.int16()), ("b", pa.list_(pa.string()))])
 COLUMNS = {
@@ -40,7 +40,7 @@ def pages(monkeypatch):
     counts, decode, take = [], page_runs.PageRun.decode, several_files.result_of
 
     def counted(self, buffers):
-        counts.append(len(self.reads))
+        counts.append(len(self.layouts))
         decode(self, buffers)
 
     def unfailing(*arguments):
@@ -117,6 +117,16 @@ def test_single_rows_of_files_are_not_decoded_with_all_others(tmp_path, pages):
         write_dataset(values, str(tmp_path / "t"), mode="append")
     assert dataset(str(tmp_path / "t")).take(list(range(0, 7992, 250)))["n"].to_pylist()
     assert not pages
+
+
+def test_single_rows_of_small_files_are_decoded_with_all_others(tmp_path, pages, monkeypatch):
+    """Files that are alike need no objects of their own."""
+    table = pa.table({"n": range(1800), "s": [f"{place % 9} items" for place in range(1800)]})
+    write_dataset(table, str(tmp_path / "t"), max_rows_per_file=100)
+    monkeypatch.setattr(alike_files.LeafPattern, "read", lambda *_: pytest.fail("a page is read by itself"))
+    wanted = list(range(7, 1800, 60))
+    assert dataset(str(tmp_path / "t")).take(wanted).equals(table.take(wanted))
+    assert sum(pages) == 18 * 2
 
 
 def test_steps_do_not_grow_with_the_files(tmp_path, monkeypatch):
