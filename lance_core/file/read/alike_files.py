@@ -213,10 +213,10 @@ class Pattern:
             for column, cached in field.leaves
         ]
 
-    @property
-    def has_pages(self) -> bool:
-        """Return whether pages have to be decoded: constants are all that is read otherwise."""
-        return any(leaf.value is None and not leaf.is_framed for leaf in self.leaves)
+    def reads_pages(self, rows: Rows) -> bool:
+        """Return whether rows are read page by page: constants, and pages that are decoded as one, are not."""
+        leaves = [leaf for leaf in self.leaves if leaf.value is None and not leaf.is_framed]
+        return any(run_layout(ColumnRead(leaf.column, leaf.cached, rows)) is None for leaf in leaves)
 
     @staticmethod
     def of(container: Container, wanted: Wanted) -> Pattern | None:
@@ -369,7 +369,7 @@ def open_alike(
             if matching:
                 opened.append(alike)
                 order += matching
-                if pattern.has_pages:
+                if pattern.reads_pages(files[matching[0]].rows):
                     opener.note(matching)
             if len(matching) < _FEWEST_ALIKE:
                 break

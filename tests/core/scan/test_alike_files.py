@@ -67,6 +67,17 @@ def test_of_files_that_are_alike_only_the_first_is_opened(tmp_path, opened, monk
     assert len(opened) <= 3
 
 
+def test_files_whose_pages_are_decoded_as_one_are_not_opened_to_be_read_again(tmp_path, opened):
+    table = pa.table(
+        {"n": np.arange(4000) % 100, "s": [f"text {n % 7}" for n in range(4000)], "x": np.arange(4000) / 7}
+    )
+    dataset = lance_core.write_dataset(table, tmp_path / "t", max_rows_per_file=100)
+    for _ in range(3):
+        assert dataset.to_table(filter="n = 3").equals(table.filter(pc.equal(table["n"], 3)))
+        assert dataset.take(list(range(5, 4000, 50))).equals(table.take(list(range(5, 4000, 50))))
+    assert len(opened) == 1
+
+
 @pytest.mark.parametrize("version", ["2.1", "2.2"])
 @pytest.mark.parametrize("per_file", [1, 3])
 def test_rows_of_different_files_come_in_order(tmp_path, opened, version, per_file):
