@@ -210,6 +210,18 @@ def test_growth_is_judged_by_the_last_size_beside_the_first(report):
     assert report.curves({"growth": growth}).count("<polyline ") == 2 * (2 + 3 + 2)
 
 
+@pytest.mark.usefixtures("report")
+@pytest.mark.parametrize(("long_s", "num_calls"), [(0, 2), (60, 3)])
+def test_growth_is_measured_by_a_second_call_however_long_the_first_took(monkeypatch, long_s, num_calls):
+    import growth  # noqa: PLC0415 - found from here only
+
+    monkeypatch.setattr(growth, "_LONG_S", long_s)
+    done: list[str] = []
+    cpu, wall, memory = growth.spend(lambda: done.append("call"), lambda: done.append("before"))
+    assert done == ["call", *["before", "call"] * (num_calls - 1)]
+    assert min(cpu, wall, memory) >= 0
+
+
 def test_what_is_published_is_what_was_measured(report):
     results = json.loads((report.PUBLISHED / "results.json").read_text())
     assert results["goals"] == report.table(results)
