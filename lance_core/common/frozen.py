@@ -1,21 +1,40 @@
-"""Dataclasses that are made in a fourth of the time.
+"""Dataclasses that are made in a tenth of the time.
 
-`dataclasses` writes and compiles six methods for each frozen class, three for others. Two hundred classes are made when
-lance_core is imported, which took as long as importing pyarrow. All methods but one need no code of their own, and
-`__init__` is compiled when a class has made a few objects without: compiling takes as long as making thirty so, and
-most programs make few objects of most classes. The first take of a process makes objects of 35 classes.
+`dataclasses` writes and compiles six methods for each frozen class, three for others, and looks three times into each
+annotation. Two hundred classes are made when lance_core is imported, which took as long as importing pyarrow. All
+methods but one need no code of their own, and `__init__` is compiled when a class has made a few objects without:
+compiling takes as long as making thirty so, and most programs make few objects of most classes. The first take of a
+process makes objects of 35 classes.
 """
 
 from __future__ import annotations
 
-from dataclasses import MISSING, FrozenInstanceError, dataclass, field, fields
+from collections import namedtuple
+from dataclasses import MISSING, Field, FrozenInstanceError, dataclass, field, fields
+from functools import cache
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar, dataclass_transform, overload
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from dataclasses import Field
     from inspect import Signature
+    from typing import NamedTuple as NamedTuple  # noqa: PLC0414 for others
+else:
+
+    class _NamedTupleMeta(type):
+        def __new__(cls, name: str, bases: tuple[type, ...], members: dict[str, Any]) -> Any:
+            if not bases:
+                return super().__new__(cls, name, bases, members)
+            names = members["__annotations__"]
+            defaults = [members.pop(field) for field in names if field in members]
+            made = namedtuple(name, names, defaults=defaults, module=members["__module__"])  # noqa: PYI024 it stands for it
+            for member, value in members.items():
+                setattr(made, member, value)
+            return made
+
+    class NamedTuple(metaclass=_NamedTupleMeta):
+        """As `typing.NamedTuple`, which compiles each annotation: two thirds of the time that a class takes."""
+
 
 _Class = TypeVar("_Class", bound=type)
 _Value = TypeVar("_Value")
@@ -40,8 +59,7 @@ def frozen(cls: Any = None, /, *, kw_only: bool = False, slots: bool = True) -> 
     """
 
     def make(cls: type) -> Any:
-        made, all_fields = _made(cls, kw_only=kw_only, slots=slots)
-        made.__dataclass_params__.frozen = True
+        made, all_fields = _made(cls, is_frozen=True, kw_only=kw_only, slots=slots)
         compared = _getter([field.name for field in all_fields if field.compare])
         methods = _PICKLED_FROZEN if slots else _FROZEN
         _add(made, cls, all_fields, {**methods, "_compared": staticmethod(compared)})
@@ -68,31 +86,50 @@ def mutable(cls: Any = None, /, *, kw_only: bool = False) -> Any:
     """
 
     def make(cls: type) -> Any:
-        made, all_fields = _made(cls, kw_only=kw_only, slots=True)
+        made, all_fields = _made(cls, is_frozen=False, kw_only=kw_only, slots=True)
         _add(made, cls, all_fields, {"__repr__": _repr})
         return made
 
     return make if cls is None else make(cls)
 
 
-def _made(cls: type, *, kw_only: bool, slots: bool) -> tuple[Any, tuple[Field[Any], ...]]:
+def _made(cls: type, *, is_frozen: bool, kw_only: bool, slots: bool) -> tuple[Any, list[Field[Any]]]:
     """Make a class a dataclass without methods; return it and its fields.
 
-    `dataclasses` looks three times into each annotation that is a text, which is a third of its time. A class of
-    lance_core has fields only, so it is shown types, and given its annotations back.
+    A class of lance_core has fields only. `dataclasses` knows them by marks, which are those of an example.
     """
-    annotations = vars(cls).get("__annotations__", {})
-    cls.__annotations__ = dict.fromkeys(annotations, object)
-    made: Any = dataclass(init=False, slots=slots, kw_only=kw_only, repr=False, eq=False)(cls)
-    made.__annotations__ = annotations
-    all_fields = fields(made)
-    for field_ in all_fields:
-        if field_.name in annotations:
-            field_.type = annotations[field_.name]
-    return made, all_fields
+    members: dict[str, Any] = {"__annotations__": cls.__annotations__, **vars(cls)}
+    inherited = [getattr(base, "__dataclass_fields__", {}) for base in reversed(cls.__mro__[1:])]
+    all_fields: dict[str, Any] = {name: value for values in inherited for name, value in values.items()}
+    example = _example(is_frozen=is_frozen)
+    for name, annotation in members["__annotations__"].items():
+        default = members.pop(name, MISSING)
+        all_fields[name] = made_field = default if isinstance(default, Field) else field(default=default)
+        made_field.name, made_field.type = name, annotation
+        made_field._field_type = example.__dataclass_fields__["value"]._field_type  # noqa: SLF001 the mark of a field
+        made_field.kw_only = kw_only if made_field.kw_only is MISSING else made_field.kw_only
+        if not slots and made_field.default is not MISSING:
+            members[name] = made_field.default
+    given = [value.name for value in all_fields.values() if value.init and not value.kw_only]
+    members |= {"__dataclass_fields__": all_fields, "__dataclass_params__": example.__dataclass_params__}
+    members |= {"__match_args__": tuple(given), "__qualname__": cls.__qualname__}
+    if slots:
+        members["__slots__"] = tuple([name for name in all_fields if not any(name in names for names in inherited)])
+    for name in ("__dict__", "__weakref__"):
+        members.pop(name, None)
+    return type(cls)(cls.__name__, cls.__bases__, members), list(all_fields.values())
 
 
-def _add(made: Any, cls: type, all_fields: tuple[Field[Any], ...], methods: dict[str, Any]) -> None:
+@cache
+def _example(*, is_frozen: bool) -> Any:
+    """Return a dataclass without methods; it has a text, because `dataclasses` takes 20 ms to make one."""
+    members = {"__annotations__": {"value": object}, "__doc__": "An example."}
+    made: Any = dataclass(init=False, repr=False, eq=False)(type("Example", (), members))
+    made.__dataclass_params__.frozen = is_frozen
+    return made
+
+
+def _add(made: Any, cls: type, all_fields: list[Field[Any]], methods: dict[str, Any]) -> None:
     """Add methods that the class does not have itself, and what all of them share."""
     shown = tuple([field.name for field in all_fields if field.repr])
     made.__signature__ = _SIGNATURE

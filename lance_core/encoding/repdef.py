@@ -16,12 +16,12 @@ from __future__ import annotations
 
 from functools import lru_cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from lance_core.common.frozen import frozen
+from lance_core.common.frozen import NamedTuple, frozen
 from lance_core.encoding.kernels import aranges, starts_of
 from lance_core.errors import CorruptDataError, UnsupportedError
 from lance_core.format.file.page_layout import Layer, Layers

@@ -9,13 +9,13 @@ from __future__ import annotations
 from dataclasses import field
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lance_core.common.frozen import mutable
+from lance_core.common.frozen import NamedTuple, mutable
 from lance_core.encoding.arrow_values import batch_of, mask_array, settled
 from lance_core.encoding.dictionary_encoded import DictionaryEncoded
 from lance_core.encoding.kernels import numbers_array, starts_of, take_inside

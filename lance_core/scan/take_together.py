@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from lance_core.common.frozen import NamedTuple
 from lance_core.encoding.kernels import aranges, starts_of, take_inside
 from lance_core.errors import LanceError, StoreTimeoutError
 from lance_core.table.read_ahead import in_turn

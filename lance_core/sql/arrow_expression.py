@@ -25,11 +25,11 @@ from __future__ import annotations
 import struct
 from dataclasses import field
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 
-from lance_core.common.frozen import mutable
+from lance_core.common.frozen import NamedTuple, mutable
 from lance_core.encoding.kernels import scalar
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.sql import float_order

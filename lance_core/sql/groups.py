@@ -7,10 +7,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from sqlglot import expressions as exp
 
+from lance_core.common.frozen import NamedTuple
 from lance_core.sql.arithmetic import literal_arrays
 from lance_core.sql.float_order import MIRRORED
 from lance_core.sql.split import Chain, Part, number_of

@@ -8,11 +8,11 @@ anything else than this module knows (comments, double quotes, unusual literals)
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from sqlglot import expressions as exp
 
-from lance_core.common.frozen import frozen
+from lance_core.common.frozen import NamedTuple, frozen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence

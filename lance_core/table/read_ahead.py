@@ -13,9 +13,9 @@ from dataclasses import field
 from functools import partial
 from itertools import chain
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from lance_core.common.frozen import mutable
+from lance_core.common.frozen import NamedTuple, mutable
 from lance_core.store.io_coroutines import finished
 from lance_core.store.tasks import Tasks, wait_for
 from lance_core.table.locations import objects_at_once, waits_in_tasks

@@ -3,11 +3,11 @@
 import copy
 import inspect
 import pickle
-from dataclasses import FrozenInstanceError, dataclass, field, replace
+from dataclasses import FrozenInstanceError, asdict, dataclass, field, fields, is_dataclass, replace
 
 import pytest
 
-from lance_core.common.frozen import frozen, mutable
+from lance_core.common.frozen import NamedTuple, frozen, mutable
 
 
 @frozen(kw_only=True)
@@ -131,6 +131,40 @@ def test_values_are_finished_after_they_are_made():
     assert replace(Checked(2), number=3).double == 6
 
 
+@frozen(kw_only=True)
+class Wider(Named):
+    """Has more fields, and another default of one."""
+
+    words: tuple[str, ...] = ("a",)
+    size: int = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WiderJudge(Judge):
+    words: tuple[str, ...] = ("a",)
+    size: int = 3
+
+
+def test_fields_are_inherited():
+    def told(kind):
+        return [(one.name, one.type, one.default, one.kw_only, one.repr, one.compare) for one in fields(kind)]
+
+    assert told(Wider) == told(WiderJudge)
+    assert asdict(Wider(number=1)) == asdict(WiderJudge(number=1))
+    assert (Wider.__slots__, Wider.__match_args__) == (WiderJudge.__slots__, WiderJudge.__match_args__)
+    assert is_dataclass(Wider)
+    assert not hasattr(Wider(number=1), "__dict__")
+
+
+def test_classes_keep_their_place():
+    class Outer:
+        @frozen
+        class Inner:
+            number: int
+
+    assert Outer.Inner.__qualname__ == "test_classes_keep_their_place.<locals>.Outer.Inner"
+
+
 def test_kinds_are_told_apart():
     assert Named(number=1) != Judge(number=1)
 
@@ -182,3 +216,23 @@ def test_fields_of_mutable_classes_can_be_changed():
     assert list(inspect.signature(Open).parameters) == ["number", "words"]
     with pytest.raises(TypeError):
         Open(1)
+
+
+class Pair(NamedTuple):
+    """Two things."""
+
+    first: int
+    second: "no.such.Type" = 2  # noqa: F821 annotations are not looked at
+
+    @property
+    def total(self):
+        """Their sum."""
+        return self.first + self.second
+
+
+def test_named_tuples_are_those_of_typing():
+    assert Pair(1) == (1, 2)
+    assert (Pair(1).total, Pair(1)._replace(second=5).total) == (3, 6)
+    assert repr(Pair(1)) == "Pair(first=1, second=2)"
+    assert (Pair._fields, Pair._field_defaults, Pair.__doc__) == (("first", "second"), {"second": 2}, "Two things.")
+    assert pickle.loads(pickle.dumps(Pair(1))) == Pair(1)  # noqa: S301 our own

@@ -8,11 +8,11 @@ everything else makes it faster, or is there because the format stores that enco
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
 
-from lance_core.common.frozen import frozen
+from lance_core.common.frozen import NamedTuple, frozen
 from lance_core.encoding.kernels import MAX_CHUNK_VALUES, check_chunks
 from lance_core.encoding.values import Chunks, FixedValues, VariableValues
 from lance_core.errors import CorruptDataError, UnsupportedError

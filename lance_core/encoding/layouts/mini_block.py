@@ -18,11 +18,11 @@ from __future__ import annotations
 
 from functools import partial
 from itertools import groupby, pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 
-from lance_core.common.frozen import frozen
+from lance_core.common.frozen import NamedTuple, frozen
 from lance_core.encoding import registry
 from lance_core.encoding.arrow_values import take_values
 from lance_core.encoding.codecs import fsst

@@ -6,11 +6,12 @@ from array import array
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import accumulate
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
+from lance_core.common.frozen import NamedTuple
 from lance_core.encoding.arrow_values import offset_dtype
 from lance_core.encoding.leaves import is_list_field
 from lance_core.encoding.values import FixedValues, VariableValues

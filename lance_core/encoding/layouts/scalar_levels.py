@@ -7,8 +7,9 @@ these together. Levels are bytes, which Python copies, compares and searches at 
 from __future__ import annotations
 
 from itertools import compress, pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from lance_core.common.frozen import NamedTuple
 from lance_core.errors import CorruptDataError
 
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from functools import lru_cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from lance_core.common.frozen import frozen
+from lance_core.common.frozen import NamedTuple, frozen
 from lance_core.encoding import registry
 from lance_core.encoding.kernels import aranges, starts_of
 from lance_core.encoding.layouts.mini_block import pick_values

@@ -11,11 +11,12 @@ from __future__ import annotations
 import struct
 from functools import lru_cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
+from lance_core.common.frozen import NamedTuple
 from lance_core.encoding.choose_dictionary import encode_dictionary
 from lance_core.encoding.codecs import dictionary, fastlanes, variable
 from lance_core.encoding.codecs.fastlanes import BLOCK

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import struct
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from lance_core.common.frozen import NamedTuple
 from lance_core.encoding.layouts import constant
 from lance_core.file.read.cache import Budget, PageCache
 from lance_core.file.read.column import Column

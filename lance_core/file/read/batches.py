@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from dataclasses import field
 from itertools import groupby, pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from lance_core.common.frozen import frozen, mutable
+from lance_core.common.frozen import NamedTuple, frozen, mutable
 from lance_core.encoding.arrow_values import join_values, slice_values, take_values
 from lance_core.encoding.kernels import starts_of
 from lance_core.encoding.layouts import mini_block

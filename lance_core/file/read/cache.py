@@ -13,10 +13,11 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from itertools import pairwise
 from threading import Lock
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lance_core.common.frozen import NamedTuple
 from lance_core.encoding.arrow_values import join_values, num_bytes_of
 from lance_core.encoding.kernels import starts_of
 from lance_core.encoding.layouts.chunk_table import ChunkTable, join_tables

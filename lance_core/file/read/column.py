@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, overload
+from typing import TYPE_CHECKING, overload
 
 import numpy as np
 
-from lance_core.common.frozen import frozen
+from lance_core.common.frozen import NamedTuple, frozen
 from lance_core.encoding.kernels import aranges
 from lance_core.encoding.plans import extents_of
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from lance_core.common.frozen import mutable
+from lance_core.common.frozen import NamedTuple, mutable
 from lance_core.encoding.layouts import constant
 from lance_core.encoding.layouts.page import Decoded, to_arrow
 from lance_core.encoding.repdef import Levels

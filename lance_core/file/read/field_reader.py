@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from itertools import accumulate
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
+from lance_core.common.frozen import NamedTuple
 from lance_core.encoding.arrow_values import settled
 from lance_core.encoding.kernels import check_places, take_inside
 

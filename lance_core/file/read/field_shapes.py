@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import deque
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from lance_core.common.frozen import NamedTuple
 from lance_core.encoding.layouts.scalar_arrays import maker, nest_of
 from lance_core.encoding.leaves import is_list_field, leaf_paths
 from lance_core.file.read.strategy import GUESSED_STRING_BYTES, LEVELS_SHARE

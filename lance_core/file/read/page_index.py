@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from lance_core.common.frozen import frozen
+from lance_core.common.frozen import NamedTuple, frozen
 from lance_core.encoding.arrow_values import buffer_view, join_values, num_bytes_of, own_values
 from lance_core.encoding.kernels import starts_of
 from lance_core.encoding.layouts import chunk_table, full_zip, mini_block, sparse

@@ -6,10 +6,11 @@ values. Below some values it is cheaper to pick them one by one.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from lance_core.common.frozen import NamedTuple
 from lance_core.encoding.layouts.scalar_arrays import Leaf, num_values
 from lance_core.encoding.layouts.scalar_levels import unravel_scalar
 from lance_core.encoding.plans import ByteRanges

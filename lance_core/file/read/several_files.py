@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from contextlib import contextmanager, suppress
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
+from lance_core.common.frozen import NamedTuple
 from lance_core.encoding.kernels import starts_of
 from lance_core.encoding.plans import ByteRanges, RangeBuffers, join, range_buffers, result_of
 from lance_core.errors import CorruptDataError

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from lance_core.common.frozen import NamedTuple
 from lance_core.file.read.column_read import ColumnRead
 from lance_core.file.read.plan import LeavesField
 

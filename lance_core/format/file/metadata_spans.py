@@ -7,8 +7,9 @@ Source: message ``ColumnMetadata`` of package ``lance.file.v2``, and the constan
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
+from lance_core.common.frozen import NamedTuple
 from lance_core.errors import CorruptDataError
 from lance_core.format.wire import fields_between
 

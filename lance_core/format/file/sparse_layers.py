@@ -7,9 +7,10 @@ Positions and numbers have 64 bits. Source: ``SparseStructure`` of package ``lan
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from lance_core._proto import encodings_v2_3_pb2 as pb
+from lance_core.common.frozen import NamedTuple
 from lance_core.errors import CorruptDataError
 from lance_core.format.file.encodings import decode_encoding
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import json
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from google.protobuf.message import DecodeError
 
 from lance_core._proto import table_pb2
-from lance_core.common.frozen import frozen
+from lance_core.common.frozen import NamedTuple, frozen
 from lance_core.errors import CorruptDataError, InvalidInputError, UnsupportedError
 
 if TYPE_CHECKING:

@@ -17,13 +17,13 @@ import struct
 from dataclasses import field
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from google.protobuf.message import DecodeError
 
 from lance_core._proto import table_pb2
-from lance_core.common.frozen import frozen, replace
+from lance_core.common.frozen import NamedTuple, frozen, replace
 from lance_core.common.limits import Limits, check_limit, limits
 from lance_core.errors import CorruptDataError, LanceError, UnsupportedError
 from lance_core.format import wire

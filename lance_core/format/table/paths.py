@@ -18,9 +18,10 @@ from __future__ import annotations
 
 import re
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
 
+from lance_core.common.frozen import NamedTuple
 from lance_core.errors import CorruptDataError
 from lance_core.format.table.fragment import DeletionFileType
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections import deque
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from lance_core.common.frozen import frozen
+from lance_core.common.frozen import NamedTuple, frozen
 from lance_core.common.last_made import KeepsLast
 from lance_core.errors import CorruptDataError, NotFoundError, UnsupportedError
 from lance_core.format.index.rabit import decode_rabit_layout
