@@ -156,8 +156,13 @@ def _encode_runs(
 
 def sampled_runs(data: npt.NDArray[np.generic]) -> float:
     """Return number of runs of equal values, judged by a sample."""
-    positions = dictionary.sample_positions(len(data) - 1) if len(data) else np.empty(0, np.int64)
-    changes = 1 + np.count_nonzero(data[positions] != data[positions + 1])
+    if not len(data):
+        return 0.0
+    positions = dictionary.sample_positions(len(data) - 1)
+    if len(positions) == len(data) - 1:
+        changes = 1 + np.count_nonzero(data[:-1] != data[1:])
+    else:
+        changes = 1 + np.count_nonzero(data[positions] != data[1:][positions])
     return float(changes / max(1, len(positions)) * len(data))
 
 

@@ -359,13 +359,19 @@ def join_ranges(*parts: tuple[Bytes, Int64s]) -> tuple[Bytes, Int64s]:
         whole = np.concatenate([memory[bounds[0] : bounds[1]] for memory, bounds in parts])
         return whole, np.array([0, len(whole)], np.int64)
     arrays = [binary_array(bounds, memory) for memory, bounds in parts]
-    joined = _kernels().call_function("binary_join_element_wise", [*arrays, scalar(b"", pa.large_binary())])
+    joined = _kernels().call_function("binary_join_element_wise", [*arrays, _nothing()])
     return view_buffer(joined.buffers()[2]), np.frombuffer(joined.buffers()[1], np.int64, len(joined) + 1)
+
+
+@cache
+def _nothing() -> pa.Scalar:
+    """What stands between ranges that are joined."""
+    return scalar(b"", pa.large_binary())
 
 
 def one_buffer(memory: Bytes, bounds: Int64s, counts: Int64s) -> Chunks:
     """Chunks whose only value buffers adjoin in one memory."""
-    return Chunks(buffers=(memory,), starts=bounds[None, :-1], sizes=np.diff(bounds)[None, :], counts=counts)
+    return Chunks(buffers=(memory,), starts=bounds[None, :-1], sizes=(bounds[1:] - bounds[:-1])[None, :], counts=counts)
 
 
 def chunk_counts(num_values: int, per_chunk: int) -> Int64s:

@@ -421,20 +421,32 @@ def encode_out_of_line(values: FixedValues, bounds: Int64s, width: int) -> Chunk
     """
     # The size of each sequence is known before, and with it where each of its blocks goes: one call packs all of them.
     # Tails that are not packed are copied behind the blocks of their sequence.
-    data, counts = values.data, np.diff(bounds)
+    data, counts = values.data, bounds[1:] - bounds[:-1]
     word_bytes = data.dtype.itemsize
     sizes, packs_tail = out_of_line_bytes(counts, word_bytes * 8, width)
     out_bounds = starts_of(sizes)
     memory_words = empty(int(out_bounds[-1]) // word_bytes, data.dtype)
     num_blocks = counts // BLOCK + packs_tail
     positions = aranges(np.zeros_like(counts), num_blocks)
-    sources = np.repeat(bounds[:-1], num_blocks) + positions * BLOCK
     targets = np.repeat(out_bounds[:-1] // word_bytes, num_blocks) + positions * (width * (BLOCK // 8) // word_bytes)
-    ends = np.repeat(bounds[1:], num_blocks)
-    fastlanes.pack_into(_blocks_at(data, sources, ends), width, memory_words, targets)
+    if (counts[:-1] % BLOCK == 0).all():  # only the last sequence may have a block that is not full
+        blocks = _blocks_of(data[int(bounds[0]) : int(bounds[-1])], len(positions))
+    else:
+        sources, ends = np.repeat(bounds[:-1], num_blocks) + positions * BLOCK, np.repeat(bounds[1:], num_blocks)
+        blocks = _blocks_at(data, sources, ends)
+    fastlanes.pack_into(blocks, width, memory_words, targets)
     raw = np.where(packs_tail, 0, counts % BLOCK)
     memory_words[aranges(out_bounds[1:] // word_bytes - raw, raw)] = data[aranges(bounds[1:] - raw, raw)]
     return one_buffer(memory_words.view(np.uint8), out_bounds, counts)
+
+
+def _blocks_of(data: npt.NDArray[Any], count: int) -> npt.NDArray[Any]:
+    """Return the first blocks of 1024 values, with zeros behind the last value."""
+    whole = data[: count * BLOCK]
+    if len(whole) < count * BLOCK:
+        whole = np.zeros(count * BLOCK, data.dtype)
+        whole[: len(data)] = data
+    return whole.reshape(count, BLOCK)
 
 
 def _blocks_at(data: npt.NDArray[Any], sources: Int64s, ends: Int64s) -> npt.NDArray[Any]:

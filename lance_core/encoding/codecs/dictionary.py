@@ -7,6 +7,7 @@ layout. Source: fields ``dictionary`` and ``num_dictionary_items`` of ``MiniBloc
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,6 +28,8 @@ _SAMPLE_BLOCKS = 32
 _SPARSE_SAMPLE = 512
 _REPEATS = 0.95
 """If more than this part of a few strings are distinct, so are more than half of the sample."""
+_OFTEN = 8
+"""If a few values repeat so often, more of them need not be looked at."""
 _SAMPLE_BLOCK, _LARGE_SAMPLE_BLOCK = 128, 2048
 
 
@@ -51,6 +54,7 @@ def _from_arrow(array: pa.Array, like: FixedValues | VariableValues) -> FixedVal
     return from_bytes(view_buffer(buffers[1])[: len(array) * like.data[:1].nbytes], like.data[:1].nbytes * 8)
 
 
+@lru_cache(maxsize=4)
 def sample_positions(count: int, block: int = _SAMPLE_BLOCK) -> Int64s:
     """Return positions of up to 4096 values (or 32 times ``block``) in blocks spread over all of them."""
     if count <= _SAMPLE_BLOCKS * block:
@@ -68,8 +72,13 @@ def sampled_distinct(values: FixedValues | VariableValues) -> int | None:
     if len(values) < _MIN_VALUES:
         return None
     positions = sample_positions(len(values))
-    if len(positions) > 2 * _SPARSE_SAMPLE and not _repeat(values, positions[:: len(positions) // _SPARSE_SAMPLE]):
-        return None
+    if len(positions) > 2 * _SPARSE_SAMPLE:
+        some = positions[:: len(positions) // _SPARSE_SAMPLE]
+        few, is_word = _num_distinct(values, some), isinstance(values, FixedValues) and values.data.ndim == 1
+        if few * _OFTEN <= len(some):
+            return few
+        if few > (len(some) - 1 if is_word else _REPEATS * len(some)):
+            return None
     whole = to_arrow(values)
     sample = whole if len(positions) == len(values) else whole.take(numbers_array(positions))
     distinct = len(sample.unique())
@@ -82,12 +91,12 @@ def sampled_distinct(values: FixedValues | VariableValues) -> int | None:
     return _guess(len(whole.take(numbers_array(positions)).unique()), len(positions))
 
 
-def _repeat(values: FixedValues | VariableValues, positions: Int64s) -> bool:
-    """Return whether some values of a sparse sample are the same, so that it is worth the time to look at more."""
+def _num_distinct(values: FixedValues | VariableValues, positions: Int64s) -> int:
+    """Return the distinct ones of a few values."""
     if isinstance(values, FixedValues) and values.data.ndim == 1:
         some = np.sort(values.data[positions])
-        return bool((some[1:] == some[:-1]).any())
-    return len(to_arrow(values).take(numbers_array(positions)).unique()) <= _REPEATS * len(positions)
+        return 1 + int(np.count_nonzero(some[1:] != some[:-1]))
+    return len(to_arrow(values).take(numbers_array(positions)).unique())
 
 
 def _guess(distinct: int, count: int) -> int | None:

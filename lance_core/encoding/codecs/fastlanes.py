@@ -56,9 +56,13 @@ def bit_widths(blocks: npt.NDArray[Any]) -> Int64s:
     Returns:
         Shape (n,).
     """
-    bits = blocks.dtype.itemsize * 8
-    powers = np.left_shift(blocks.dtype.type(1), np.arange(bits, dtype=blocks.dtype))
-    return np.searchsorted(powers, np.bitwise_or.reduce(blocks, axis=1), side="right").astype(np.int64)
+    return _powers(blocks.dtype).searchsorted(np.bitwise_or.reduce(blocks, axis=1), side="right")
+
+
+@cache
+def _powers(dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """Return the least word of each number of bits."""
+    return np.left_shift(dtype.type(1), np.arange(dtype.itemsize * 8, dtype=dtype))
 
 
 def unpack(packed_words: npt.NDArray[Any], starts: Int64s, width: int) -> npt.NDArray[Any]:

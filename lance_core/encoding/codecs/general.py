@@ -53,6 +53,7 @@ _LZ4_FRAME_FLAGS = 0x68  # version 1, independent blocks, content size, no check
 _LZ4_BLOCK_64K, _LZ4_BLOCK_4M = 0x40, 0x70
 _LZ4_END = bytes(4)
 _LZ4_LARGEST_BLOCK = 1 << 22
+_LZ4_RAW = pa.Codec("lz4_raw")
 _LZ4_HEAD, _ZSTD_HEAD = 4, 8
 """Bytes of the uncompressed size in front."""
 
@@ -252,8 +253,11 @@ def _compressor(compression: Compression, level: int | None, largest: int) -> Co
     """Return what compresses ranges of at most so many bytes in this thread."""
     if compression is Compression.ZSTD:
         return ZSTD.compressor(level, largest)
-    codec = pa.Codec("lz4_raw")
-    return lambda data: codec.compress(pa.py_buffer(data), asbytes=True)
+    return _compress_lz4
+
+
+def _compress_lz4(data: Bytes) -> bytes:
+    return _LZ4_RAW.compress(pa.py_buffer(data), asbytes=True)
 
 
 def stored_level(compression: Compression, level: int | None) -> int | None:
@@ -348,7 +352,8 @@ def _frames(memory: Bytes, starts: Int64s, sizes: Int64s, compress: Compress) ->
 
 def sampled_ratio(compression: Compression, chunks: Chunks, samples: int) -> float:
     """Return the share that compression leaves of the first value buffers, judged by some chunks."""
-    chosen = np.unique(np.linspace(0, len(chunks.counts) - 1, samples).astype(np.int64))
+    last = len(chunks.counts) - 1
+    chosen = sorted({number * last // max(1, samples - 1) for number in range(samples)})
     starts, sizes = chunks.starts[0, chosen], chunks.sizes[0, chosen]
     compress = _compressor(compression, None, int(sizes.max(initial=0)))
     frames = _frames(chunks.buffers[0], starts, sizes, compress)

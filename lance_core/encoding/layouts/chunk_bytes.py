@@ -44,7 +44,7 @@ def assemble(bounds: Int64s, level_chunks: list[Chunks], chunks: Chunks, options
     sources = [*level_chunks, *[_one_buffer(chunks, index) for index in range(len(chunks.buffers))]]
     widths = _header_bytes(level_chunks, chunks, options)
     header = np.full((len(chunks.counts), pad8(2 + sum(widths))), PAD_BYTE, np.uint8)
-    header[:, :2] = _as_bytes(np.diff(bounds), 2)
+    header[:, :2] = _as_bytes(bounds[1:] - bounds[:-1], 2)
     parts = [(header.reshape(-1), np.arange(len(header) + 1) * header.shape[1])]
     at = 2
     for source, width in zip(sources, widths, strict=True):
@@ -53,7 +53,8 @@ def assemble(bounds: Int64s, level_chunks: list[Chunks], chunks: Chunks, options
         at += width
         pads = starts_of(-sizes % _UNIT)
         parts.append((gather(source.buffers[0], source.starts[0], sizes), starts_of(sizes)))
-        parts.append((np.full(int(pads[-1]), PAD_BYTE, np.uint8), pads))
+        if pads[-1]:
+            parts.append((np.full(int(pads[-1]), PAD_BYTE, np.uint8), pads))
     return join_ranges(*parts)[0]
 
 

@@ -306,6 +306,11 @@ def test_few_values_tell_how_many_there_are(distinct):
     assert dictionary.sampled_distinct(values) == pytest.approx(distinct, rel=0.05)
 
 
+def test_values_that_repeat_often_are_known_by_few_of_them(monkeypatch):
+    monkeypatch.setattr(dictionary, "to_arrow", None)  # whatever looks at more values needs them as Arrow data
+    assert dictionary.sampled_distinct(FixedValues(rng().integers(0, 8, 50_000).astype("<u8"))) == 8
+
+
 def test_words_of_their_own_are_not_searched_for_items(monkeypatch):
     """A dictionary that fails costs more than all the rest."""
     monkeypatch.setattr(dictionary, "build", None)

@@ -392,6 +392,17 @@ def test_out_of_line_tails_are_raw_or_packed(as_page, chunks_of):
     assert got.tolist() == one_block + one_block + [1, 0] + one_block + one_block[:6] + [9]
 
 
+@pytest.mark.parametrize("tail", [0, 1, 600])
+def test_sequences_of_whole_blocks_are_packed_as_they_lie(monkeypatch, tail):
+    values = FixedValues(np.random.default_rng(tail).integers(0, 8, 5 * 1024 + tail).astype("<u2"))
+    bounds = np.array([0, 2048, 4096, 5120 + tail])
+    bound_by_bound = [bitpack.encode_out_of_line(values, bounds[at : at + 2], 3) for at in range(3)]
+    monkeypatch.setattr(bitpack, "_blocks_at", None)  # which picks blocks one by one
+    chunks = bitpack.encode_out_of_line(values, bounds, 3)
+    assert chunks.buffers[0].tobytes() == b"".join(part.buffers[0].tobytes() for part in bound_by_bound)
+    assert np.array_equal(registry.decode_level_chunks(OutOfLineBitpacking(16, 3), chunks), values.data)
+
+
 @pytest.mark.parametrize("bits", [8, 16, 32, 64])
 def test_runs_of_packed_blocks_are_unpacked_to_where_they_belong(as_page, chunks_of, monkeypatch, bits):
     """Blocks of columns one after the other: each column has its width, and ends with a block that is not full."""
