@@ -72,6 +72,7 @@ class _Collected:
         num_bytes: Bytes of the rows as Arrow data.
         num_rows: Number of the rows.
         num_owned: Leading arrays that share no memory with other columns.
+        owned_bytes: Bytes of their rows.
     """
 
     writer: FieldWriterV20 | FieldWriterV21
@@ -79,13 +80,14 @@ class _Collected:
     num_bytes: int = 0
     num_rows: int = 0
     num_owned: int = 0
+    owned_bytes: int = 0
 
     def unshare(self) -> None:
         """Copy rows that keep memory alive that other columns need no longer."""
         shared = self.arrays[self.num_owned :]
         if any(_shares_memory(array) for array in shared):
             self.arrays[self.num_owned :] = [_joined(shared) if len(shared) > 1 else pa.concat_arrays(shared)]
-        self.num_owned = len(self.arrays)
+        self.num_owned, self.owned_bytes = len(self.arrays), self.num_bytes
 
 
 def check_schema(schema: Schema, *, version: str | None) -> None:
@@ -191,6 +193,7 @@ class DataFileWriter:
         self._num_rows = 0
         self._page_bytes = PAGE_BYTES if page_bytes is None else page_bytes
         self._encoded_from, self._encoded_to = 0, 0
+        self._shared_bytes = 0
         self._global_buffers: list[tuple[int, int]] = []
         self._checksums = RunningSums() if with_checksums else None
 
@@ -245,18 +248,25 @@ class DataFileWriter:
         small = min(self._page_bytes // 2, _VECTOR_BYTES * num_rows)
         for array, column in zip(arrays, self._columns, strict=True):
             num_bytes = num_bytes_of(array)
+            self._shared_bytes += num_bytes
             if num_bytes + column.num_bytes < small:
                 column.arrays.append(array)
                 column.num_rows += num_rows
                 column.num_bytes += num_bytes
             else:
                 self._collect(column, array, max(1, num_bytes))
-        if self._encoded_from > encoded_before:
-            # A batch that came through a pipe is one buffer. Without these copies a narrow column would keep all
-            # batches of its page in memory: a gigabyte of images for 8 MiB of ids. Wide columns are never copied.
+        # A batch that came through a pipe is one buffer. Without these copies a narrow column would keep all batches of
+        # its page in memory: a gigabyte of images for 8 MiB of ids. Wide columns are never copied, nor others before
+        # half of what they keep is written: a copy of what waits would save less than it takes.
+        if self._encoded_from > encoded_before and 2 * self._waiting_bytes() <= self._shared_bytes:
             for column in self._columns:
                 column.unshare()
+            self._shared_bytes = 0
         self._num_rows += num_rows
+
+    def _waiting_bytes(self) -> int:
+        """Return the bytes of rows that wait for their page and may share memory."""
+        return sum([column.num_bytes - column.owned_bytes for column in self._columns])
 
     def copy_pages(self, columns: Sequence[Iterable[tuple[Page, Sequence[bytes | Bytes]]]], num_rows: int) -> None:
         """Add rows whose pages another file of this version has: they are copied as they are, column by column.
@@ -383,7 +393,8 @@ class DataFileWriter:
         if not column.arrays:
             return
         arrays, num_bytes = column.arrays, column.num_bytes
-        column.arrays, column.num_bytes, column.num_rows, column.num_owned = [], 0, 0, 0
+        column.arrays, column.num_bytes, column.num_rows = [], 0, 0
+        column.num_owned, column.owned_bytes = 0, 0
         start = self._position
         column.writer.write(_joined(arrays), self._put)
         self._encoded_from += num_bytes

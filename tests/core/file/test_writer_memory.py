@@ -51,6 +51,22 @@ def test_narrow_columns_do_not_keep_the_wide_ones_in_memory(version, tmp_path):
 
 
 @pytest.mark.parametrize("version", VERSIONS)
+def test_columns_that_are_nearly_full_are_not_copied_because_another_one_is(version, tmp_path):
+    """What they keep in memory beside themselves is one column of nine."""
+    numbers = {f"number {i}": np.random.default_rng(i).integers(0, 1 << 40, 1000) for i in range(8)}
+    batch = pa.record_batch({**numbers, "name": [f"name {i:05}" for i in range(1000)]})
+    sink = LocalStore(str(tmp_path)).writer("data/a.lance")
+    writer = DataFileWriter(sink, Schema.from_arrow(batch.schema), version=version, page_bytes=1 << 16)
+    batches = list(batches_from_a_pipe(batch, 4))
+    before = pa.total_allocated_bytes()
+    for received in batches:
+        writer.write(received)
+    assert writer.bytes_written  # of names only: four batches have 56,000 bytes of them
+    assert pa.total_allocated_bytes() - before < batch["number 0"].nbytes
+    assert writer.finish().num_rows == 4000
+
+
+@pytest.mark.parametrize("version", VERSIONS)
 def test_copied_columns_are_written_as_they_were(version, tmp_path):
     rng = np.random.default_rng(2)
     batch = pa.record_batch(
