@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 _Table: TypeAlias = list[tuple[int, int]]
 
 
-_PAGE_BYTES = 1 << 9
-"""Bytes of a page whose place is known, and likewise of its column."""
+_COLUMN_BYTES, _PAGE_BYTES = 1 << 8, 1 << 9
+"""Bytes of a column whose pages are known, and of where each page is."""
 
 
 class Budget:
@@ -98,7 +98,7 @@ class Container:
         pages = self._parsed.pages
         for number, data in self._metadata(sorted(set(numbers) - pages.keys())):
             pages[number] = decode_column(data, limit=self._footer.column_metadata_start)
-            self._parsed.budget.num_bytes += _PAGE_BYTES * (1 + len(pages[number]))
+            self._parsed.budget.num_bytes += _COLUMN_BYTES + _PAGE_BYTES * len(pages[number])
         return pages
 
     def plain_pages(self, numbers: Collection[int]) -> dict[int, tuple[Page, ...]] | None:

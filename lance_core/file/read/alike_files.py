@@ -179,8 +179,8 @@ class LeafPattern(NamedTuple):
             pages,
             first.first_rows,
         )
-        cached = PageCache(first.first_rows, Budget(), self.cached.kinds, {}, is_shared=False)
-        cached.layouts = self.cached.layouts
+        shared = (self.cached.layouts, Budget(), self.cached.kinds, {})
+        cached = PageCache(first.first_rows, *shared, is_shared=False)
         return ColumnRead(column, cached, rows, number=number, file=file, base=base)
 
 

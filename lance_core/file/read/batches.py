@@ -295,7 +295,7 @@ def batch_jobs(reads: Sequence[ColumnRead], options: ReadOptions) -> tuple[list[
     others: list[ColumnRead] = []
     constants: list[ConstantRead] = []
     for read in reads:
-        if read.table is not None:
+        if read.whole is not None:
             plain.append(read)
             continue
         layouts = [part.layout for part in read.slices]
@@ -340,11 +340,11 @@ def _batches(reads: Sequence[ColumnRead], *, is_near: bool) -> Iterator[BatchJob
     for read in reads:
         indexes, rows, at, key = read.pages.indexes, read.rows, 0, 0
         batch: BatchJob | None = None
-        if read.table is not None and not isinstance(rows, range):
-            index, table = read.table
+        if read.whole is not None and not isinstance(rows, range):
+            index = read.whole
             key = kinds.number(index.kind)
             batch = batches.setdefault(key, BatchJob(index.layouts[0], is_near))
-            batch.add_rows(read, cells_in(table, rows), (), rows)
+            batch.add_rows(read, cells_in(index.table, rows), (), rows)
         for kind, run in groupby(read.slices, key=lambda part: indexes[part.number].kind):
             parts, key = list(run), kinds.number(kind)
             batch = batches.get(key)

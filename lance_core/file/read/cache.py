@@ -34,16 +34,18 @@ if TYPE_CHECKING:
     from lance_core.file.read.column import Column, PageSlice
     from lance_core.file.read.field_reader import Opened
     from lance_core.file.read.page_index import JoinedChunks, SparseIndex
+    from lance_core.format.file.file_metadata import Page
     from lance_core.format.file.page_layout import PageLayout
 
-_COLUMN_BYTES, _PAGE_BYTES = 1 << 11, 1 << 10
-"""Bytes of an opened column and of each of its pages, without what they hold: some dozens of small objects."""
+_COLUMN_BYTES, _PAGE_BYTES = 3 << 8, 1 << 8
+"""Bytes of an opened column and of each of its pages, without what they hold: a dozen small objects. With those of
+`lance_core.file.container` and its chunk table a column of one page counts 2 KiB; 1,000 of them take 1.8 MB."""
 
 _ONE_PAGE = 2
 """Length of the first rows of a column of one page: that of the page, and the end."""
 
-_MAX_SCALAR_ROWS = 16
-"""Up to so many rows, a binary search costs nothing."""
+_MAX_SEARCHED_ROWS = 256
+"""Up to so many rows, to look each up takes 6 us or less; to look up the chunks among the rows takes 10."""
 
 
 class JoinedPages(NamedTuple):
@@ -75,17 +77,22 @@ class _Joined:
 class PageCache:
     """Cache entry of one column: metadata of its pages, by number of the page.
 
+    A table of a thousand columns in forty files has forty thousand of these: what most columns do not need is made when
+    it is first asked for.
+
     Attributes:
+        items_per_row: In fixed-size lists of structs each of so many items counts as a row of pages.
         kinds: What pages of the file are alike in; the same for all its columns.
         readers: How the scalar kernel reads chunks, by identity of their layout; likewise.
-        layouts: Layouts.
+        layouts: Layouts; columns whose pages are encoded alike share them.
         indexes: Indexes of mini-block pages.
         sparse_indexes: Indexes of pages of different values below sparse layers.
-        even_pages: Position and bytes of the first value of pages whose values lie one after the other; 0 of others.
+        even_pages: Position and bytes of the first value of full-zip pages whose values lie one after the other; 0 of
+            other ones.
         scalar_pages: Pages as the scalar kernel reads them, by number and form of the values; None for those that it
             does not read.
-        ready: Pages whose rows can be found: what tells where they are is known or not needed.
-        whole: Index of one page and the chunks of all, if all are alike and it does not matter which one a row is in.
+        ready: 1 for each page whose rows can be found: what tells where they are is known or not needed.
+        whole: Index of one page with the chunks of all, if all are alike and it does not matter which one a row is in.
         encodings: Encodings of pages of version 2.0.
         items: Dictionaries of pages of version 2.0.
     """
@@ -99,6 +106,7 @@ class PageCache:
         "even_pages",
         "indexes",
         "items",
+        "items_per_row",
         "kinds",
         "layouts",
         "readers",
@@ -107,32 +115,46 @@ class PageCache:
         "sparse_indexes",
         "whole",
     )
+    encodings: dict[int, Any]
+    sparse_indexes: dict[int, SparseIndex]
+    scalar_pages: dict[object, Any]
+    items: dict[int, Any]
+    even_pages: dict[int, tuple[int, int]]
 
     def __init__(
         self,
         first_rows: Int64s,
+        layouts: dict[int, PageLayout],
         budget: Budget,
         kinds: dict[object, object],
         readers: dict[int, Any],
-        source: PageCache | None = None,
         *,
+        source: PageCache | None = None,
         is_shared: bool = True,
+        items_per_row: int = 1,
     ) -> None:
         self._first_rows = first_rows
+        self.layouts = layouts
         self.kinds = kinds
         self.readers = readers
-        self._is_shared = is_shared
-        self.layouts: dict[int, PageLayout] = {} if source is None else source.layouts
-        self.encodings: dict[int, Any] = {} if source is None else source.encodings
-        self.indexes: dict[int, MiniBlockIndex] = {} if source is None else dict(source.indexes)
-        self.sparse_indexes: dict[int, SparseIndex] = {} if source is None else dict(source.sparse_indexes)
-        self.scalar_pages: dict[object, Any] = {}
-        self.items: dict[int, Any] = {}
-        self.even_pages: dict[int, tuple[int, int]] = {} if source is None else source.even_pages
-        self.ready: set[int] = set() if source is None else set(source.ready)
-        self.whole: tuple[MiniBlockIndex, ChunkTable] | None = None if source is None else source.whole
         self._budget = budget
+        self._is_shared = is_shared
+        self.items_per_row = items_per_row
         self._joined: _Joined | None = None
+        self.whole: MiniBlockIndex | None = None
+        if source is None:
+            self.ready = bytearray(len(first_rows) - 1)
+            self.indexes: dict[int, MiniBlockIndex] = {}
+            return
+        self.ready, self.whole = bytearray(source.ready), source.whole
+        self.encodings, self.even_pages = source.encodings, source.even_pages
+        self.indexes, self.sparse_indexes = dict(source.indexes), dict(source.sparse_indexes)
+
+    def __getattr__(self, name: str) -> dict[Any, Any]:
+        """Make a dictionary that has not been asked for."""
+        made: dict[Any, Any] = {}
+        object.__setattr__(self, name, made)  # whatever is no slot is refused
+        return made
 
     @property
     def _put_together(self) -> _Joined:
@@ -153,16 +175,15 @@ class PageCache:
     def keep_index(self, number: int, index: MiniBlockIndex) -> None:
         """Keep the index of a mini-block page."""
         index = self.indexes[number] = index.detached() if self._is_shared else index
-        self.ready.add(number)
+        self.ready[number] = 1
         self._budget.num_bytes += index.num_bytes
         if len(self._first_rows) == _ONE_PAGE and index.is_simple:
-            self.whole = (index, index.table)
-            self.scalar_pages.clear()
+            self.whole = index
 
     def keep_sparse_index(self, number: int, index: SparseIndex) -> None:
         """Keep the index of a page with sparse layers."""
         self.sparse_indexes[number] = index
-        self.ready.add(number)
+        self.ready[number] = 1
         self._budget.num_bytes += index.num_bytes
 
     def forget(self, row: int) -> None:
@@ -171,7 +192,7 @@ class PageCache:
         for indexes in filter(None, (self.indexes, self.sparse_indexes, self.items)):
             for number in [number for number in indexes if self._first_rows[number + 1] <= row]:
                 del indexes[number]
-                self.ready.discard(number)
+                self.ready[number] = 0
 
     def index_of(self, numbers: tuple[int, ...], *, is_kept: bool) -> MiniBlockIndex:
         """Return the indexes of some pages as one.
@@ -250,7 +271,8 @@ class PageCache:
                 return None
             joined = self._put_together.pages[id(kind)] = self._join(alike)
             if len(alike) == len(self._first_rows) - 1 and self.indexes[0].is_simple:
-                self.whole = (self.indexes[0], joined.table)
+                first = self.indexes[0]
+                self.whole = MiniBlockIndex(first.layouts, first.bounds, joined.table, None, first.kind)
                 self.scalar_pages.clear()
         return joined.table
 
@@ -269,7 +291,7 @@ class PageCache:
 def cells_in(table: ChunkTable, rows: Int64s) -> Int64s:
     """Return what a table says of the chunk of each of some rows, all of which it has; as `PageCache.cells_of`."""
     grid = table.grid
-    if rows.size <= _MAX_SCALAR_ROWS:
+    if rows.size <= _MAX_SEARCHED_ROWS:
         return grid.take(grid[3].searchsorted(rows, side="right") - 1, axis=1)
     return grid.take(chunks_in(grid[3], rows), axis=1)
 
@@ -309,10 +331,12 @@ class FileCache:
         derived: What was made of the whole file, by what tells it from other such things.
         readers: How the scalar kernel reads chunks, by identity of their layout.
         bounds: First row of each page, and the end, by the rows in each; columns whose pages are alike share it.
+        layouts: Layouts of pages, by their bytes and the numbers of buffers; columns that are alike share them.
         budget: Counts places of pages, columns and their pages, chunk tables, dictionaries and what is derived.
     """
 
-    __slots__ = ("_columns", "_source", "bounds", "budget", "derived", "file", "kinds", "opened", "parsed", "readers")
+    __slots__ = ("_columns", "_source", "bounds", "budget", "derived", "file", "kinds", "layouts", "opened", "parsed",
+                 "readers")  # fmt: skip
 
     def __init__(self, source: FileCache | None = None, *, file: Hashable = None) -> None:
         self._source = source
@@ -321,7 +345,8 @@ class FileCache:
         self.kinds: dict[object, object] = {} if source is None else source.kinds
         self.readers: dict[int, Any] = {} if source is None else source.readers
         self.bounds: dict[tuple[int, ...], Int64s] = {} if source is None else source.bounds
-        self._columns: dict[int, tuple[PageCache, int]] = {}
+        self.layouts: dict[tuple[object, ...], dict[int, PageLayout]] = {} if source is None else source.layouts
+        self._columns: dict[int, PageCache] = {}
         self.derived: dict[Hashable, Any] = {}
         self.budget = self.parsed.budget if source is None else Budget()
         self.opened: deque[Opened] = deque()
@@ -332,7 +357,8 @@ class FileCache:
         Nothing is removed from where it is: who reads meanwhile goes on with what there was.
         """
         self.parsed.pages, self.parsed.budget = {}, Budget()
-        self._columns, self.derived, self.opened, self.budget = {}, {}, deque(), self.parsed.budget
+        self._columns, self.layouts, self.budget = {}, {}, self.parsed.budget
+        self.derived, self.opened = {}, deque()
 
     def transient(self) -> FileCache:
         """Return a cache for one stream: it knows the same, and what it learns of pages serves no other reader."""
@@ -344,32 +370,36 @@ class FileCache:
             self.opened.popleft()
         self.opened.append(opened)
 
-    def pages(self, number: int, first_rows: Int64s, items_per_row: int = 1) -> PageCache:
+    def pages(self, number: int, pages: Sequence[Page], first_rows: Int64s, items_per_row: int = 1) -> PageCache:
         """Return the cache entry of a column.
 
         Args:
             number: Index of the column in the file.
+            pages: Its pages.
             first_rows: First row of each page, and the end.
             items_per_row: In fixed-size lists of structs each of so many items counts as a row of pages.
         """
         entry = self._columns.get(number)
         if entry is None:
             source = None if self._source is None else self._source.known_pages(number)
+            alike = (*[(page.layout, len(page.buffers)) for page in pages],)
+            if alike not in self.layouts:
+                self.layouts[alike] = {}
+            shared = (self.layouts[alike], self.budget, self.kinds, self.readers)
             is_shared = self._source is None
-            pages = PageCache(first_rows, self.budget, self.kinds, self.readers, source, is_shared=is_shared)
-            entry = self._columns[number] = (pages, items_per_row)
-            self.budget.num_bytes += _COLUMN_BYTES + _PAGE_BYTES * (len(first_rows) - 1)
-        return entry[0]
+            entry = PageCache(first_rows, *shared, source=source, is_shared=is_shared, items_per_row=items_per_row)
+            self._columns[number] = entry
+            self.budget.num_bytes += _COLUMN_BYTES + _PAGE_BYTES * len(pages)
+        return entry
 
     def known_pages(self, number: int) -> PageCache | None:
         """Return the cache entry of a column if there is one."""
-        entry = self._columns.get(number)
-        return None if entry is None else entry[0]
+        return self._columns.get(number)
 
     def forget(self, row: int) -> None:
         """Drop what is known of pages that end at a row or before it."""
-        for pages, items_per_row in self._columns.values():
-            pages.forget(row * items_per_row)
+        for pages in self._columns.values():
+            pages.forget(row * pages.items_per_row)
 
     def first_rows(self, sizes: tuple[int, ...]) -> Int64s:
         """Return the first row of each page, and the end; columns whose pages are alike share it."""

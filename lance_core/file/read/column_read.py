@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from lance_core.encoding.layouts.chunk_table import ChunkTable
     from lance_core.encoding.layouts.shared_levels import SharedLevels
     from lance_core.encoding.plans import RangeBuffers, Ranges, Rows
     from lance_core.encoding.values import Int64s
@@ -58,7 +57,7 @@ class ColumnRead:
         file: Which of the files.
         base: Added to positions in the file when something is asked for; of several files each has room of its own.
         levels: Levels of the leaves of the same field that were decoded before.
-        table: Index of one page and the chunks of all, if it does not matter which page a row is in.
+        whole: Index of one page with the chunks of all, if it does not matter which page a row is in.
         spans: Otherwise the number of each page, and rows counted from its first one.
         buffers: What was read to find the rows of pages, by number of the page, if it is not kept.
         arrays: Takes the rows, one after the other: arrays, and `DictionaryEncoded` values if dictionaries are kept.
@@ -71,7 +70,7 @@ class ColumnRead:
     file: int = 0
     base: int = 0
     levels: SharedLevels | None = None
-    table: tuple[MiniBlockIndex, ChunkTable] | None = None
+    whole: MiniBlockIndex | None = None
     spans: Sequence[tuple[int, Rows]] = ()
     buffers: dict[int, list[pa.Buffer]] | None = None
     arrays: list[Any] = field(default_factory=list)
@@ -111,7 +110,7 @@ def find_pages(reads: Sequence[ColumnRead]) -> list[tuple[ColumnRead, PageSlice]
             last = None if isinstance(rows, range) else int(rows[-1])
         whole = cached.whole
         if whole is not None and last is not None and column.is_simple and last < column.first_rows[-1]:
-            read.table = whole
+            read.whole = whole
             continue
         key, per_row = (id(column.first_rows), id(rows)), column.path.items_per_row
         spans = first_rows.get(key) if per_row == 1 else None
@@ -119,7 +118,7 @@ def find_pages(reads: Sequence[ColumnRead]) -> list[tuple[ColumnRead, PageSlice]
             spans = first_rows[key] = _split(column, items_of(rows, per_row))
         read.spans = spans
         for number, inside in spans:
-            if number not in cached.ready:
+            if not cached.ready[number]:
                 missing.append((read, read.slice_of(number, inside)))
     return missing
 
@@ -141,7 +140,7 @@ def touched_extents(column: Column, pages: PageCache, rows: Int64s) -> Ranges:
     extents: Ranges = []
     for number, inside in _split(column, items_of(rows, column.path.items_per_row)):
         page, layout = column.pages[number], pages.layout(column, number)
-        if not isinstance(layout, MiniBlockLayout) or number in pages.ready:
+        if not isinstance(layout, MiniBlockLayout) or pages.ready[number]:
             continue
         num_chunks = page.buffers[0][1] // (4 if layout.has_large_chunk else 2)
         chunks = np.asarray(inside) * num_chunks // (column.first_rows[number + 1] - column.first_rows[number])

@@ -24,6 +24,7 @@ from lance_core.format.file.page_layout import FullZipLayout
 if TYPE_CHECKING:
     from lance_core.encoding.plans import RangeBuffers
     from lance_core.encoding.values import Int64s
+    from lance_core.file.read.column import Column
     from lance_core.file.read.column_read import ColumnRead
 
 _WORD_BYTES = (1, 2, 4, 8)
@@ -45,16 +46,20 @@ class DirectJob:
             read: The leaf; its pages are found.
             arrays: Takes the field's array.
         """
-        column, pages = read.column, read.pages.even_pages
-        if read.table is not None or not column.is_plain:
+        column, cached = read.column, read.pages
+        if read.whole is not None or not column.is_plain:
             return False
         starts: list[Int64s] = []
         consecutive: list[tuple[int, int, int, pa.DataType, list[pa.Array]]] = []
         width = 0
         for number, rows in read.spans:
-            if number not in pages:
-                pages[number] = _even_page(read, number)
-            first, width = pages[number]
+            layout = cached.layout(column, number)
+            if not isinstance(layout, FullZipLayout):
+                return False
+            even = cached.even_pages.get(number)
+            if even is None:
+                even = cached.even_pages[number] = _even_page(column, number, layout)
+            first, width = even
             if not width:
                 return False
             if isinstance(rows, range):
@@ -104,12 +109,11 @@ class DirectJob:
                 arrays.append(whole.slice(at * count, count))
 
 
-def _even_page(read: ColumnRead, number: int) -> tuple[int, int]:
+def _even_page(column: Column, number: int, layout: FullZipLayout) -> tuple[int, int]:
     """Return position and bytes of the first value of a page; no bytes if its values lie otherwise."""
-    column, layout, page = read.column, read.pages.layout(read.column, number), read.column.pages[number]
-    if not isinstance(layout, FullZipLayout) or full_zip.has_index(layout) or full_zip.control_bytes(layout):
+    if full_zip.has_index(layout) or full_zip.control_bytes(layout):
         return 0, 0
-    kind, width = column.kind, full_zip.stride(layout)
+    page, kind, width = column.pages[number], column.kind, full_zip.stride(layout)
     is_even = registry.value_bytes(layout.values) == width and len(layout.layers) == 1
     if not is_even or is_list(layout.layers[0]) or width * page.num_rows > page.buffers[0][1]:
         return 0, 0

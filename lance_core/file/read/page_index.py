@@ -153,7 +153,8 @@ def decode_indexes(pages: Sequence[PageRead]) -> list[MiniBlockIndex]:
         views = [buffer_view(buffer, np.uint8) for buffer in buffers]
         alike.setdefault((layout.has_large_chunk, layout.rep is None), []).append((number, layout, views))
     indexes: dict[int, MiniBlockIndex] = {}
-    kinds: dict[int, object] = {}
+    alone: dict[int, tuple[tuple[MiniBlockLayout, ...], object]] = {}  # columns of a wide table share their layouts
+    all_bounds: dict[int, Int64s] = {}  # and have as many chunks
     last: dict[object, object] | None = None
     for group in alike.values():
         parts = [pages[number] for number, _, _ in group]
@@ -163,13 +164,15 @@ def decode_indexes(pages: Sequence[PageRead]) -> list[MiniBlockIndex]:
             [(layout, views[layout.dictionary is not None]) for _, layout, views in group]
         )
         for (number, layout, _), table, dictionary in zip(group, tables, items, strict=True):
-            bounds, file_kinds = np.array([0, table.grid.shape[1]]), pages[number].kinds
+            num_chunks, file_kinds = table.grid.shape[1], pages[number].kinds
             if file_kinds is not last:
-                kinds, last = {}, file_kinds
-            kind = kinds.get(id(layout))  # columns of a wide table share their layouts
-            if kind is None:
-                kind = kinds[id(layout)] = _kind(layout, file_kinds)
-            indexes[number] = MiniBlockIndex((layout,), bounds, table, dictionary, kind)
+                alone, last = {}, file_kinds
+            if id(layout) not in alone:
+                alone[id(layout)] = ((layout,), _kind(layout, file_kinds))
+            layouts, kind = alone[id(layout)]
+            if num_chunks not in all_bounds:
+                all_bounds[num_chunks] = np.array([0, num_chunks])
+            indexes[number] = MiniBlockIndex(layouts, all_bounds[num_chunks], table, dictionary, kind)
     return [indexes[number] for number in range(len(pages))]
 
 

@@ -271,7 +271,7 @@ def _load_indexes(reads: Sequence[ColumnRead], runs: Sequence[PageRun] = ()) -> 
         if ranges := index_ranges(part):
             missing.append((read, part, ranges))
         else:
-            read.pages.ready.add(part.number)
+            read.pages.ready[part.number] = 1
     if not missing and not runs:
         return  # one read less
     wanted = [(start + read.base, end + read.base) for read, _, ranges in missing for start, end in ranges]

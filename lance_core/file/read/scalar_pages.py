@@ -81,7 +81,6 @@ class _Chunks:
     table: ChunkTable
     reader: ScalarReader
     items: Items | None
-    is_constant: bool = False
 
     def find(self, rows: Int64s, numbers: list[int]) -> list[Position]:
         del numbers
@@ -113,7 +112,6 @@ class _ListChunks:
     table: ChunkTable
     reader: ListReader
     items: Items | None
-    is_constant: bool = False
 
     def find(self, rows: Int64s, numbers: list[int]) -> list[Position] | None:
         positions: list[Position] = []
@@ -159,7 +157,6 @@ class _Even:
     start: int
     width: int
     has_definition: bool = False
-    is_constant: bool = False
 
     def find(self, rows: Int64s, numbers: list[int]) -> list[Position]:
         del rows
@@ -181,7 +178,6 @@ class _Constant:
     value: bytes
     level: int
     has_definition: bool
-    is_constant: bool = True
 
     def find(self, rows: Int64s, numbers: list[int]) -> list[Position]:
         del rows
@@ -196,9 +192,8 @@ class _Constant:
 
 ScalarPage: TypeAlias = _Chunks | _ListChunks | _Even | _Constant
 """One page, or pages of which it does not matter which one a row is in: what its levels mean, whether it has definition
-levels, an object (`alike`) that is the same for pages of which both are the same, and whether its values are known
-without reading any bytes. `find` returns where rows of the column are, also given as plain numbers; None if one is read
-otherwise. `read` reads rows at positions in the memory."""
+levels, and an object (`alike`) that is the same for pages of which both are the same. `find` returns where rows of the
+column are, also given as plain numbers; None if one is read otherwise. `read` reads rows at positions in the memory."""
 
 
 def runs_of(read: ColumnRead, shape: Shape, rows: Int64s, numbers: list[int], *, reads_bytes: bool) -> list[Run] | None:
@@ -211,16 +206,18 @@ def runs_of(read: ColumnRead, shape: Shape, rows: Int64s, numbers: list[int], *,
         numbers: The same as plain numbers.
         reads_bytes: Whether to take more than pages whose values are known without reading any bytes.
     """
-    if read.table is not None and not reads_bytes:
+    if read.whole is not None and not reads_bytes:
         return None
-    pages = read.pages.scalar_pages
+    cached = read.pages
     runs: list[Run] = []
     at = 0
-    for number, inside in read.spans if read.table is None else _WHOLE_COLUMN:
-        page = pages.get((number, shape), _NOT_OPEN)
+    for number, inside in read.spans if read.whole is None else _WHOLE_COLUMN:
+        if not reads_bytes and not isinstance(cached.layout(read.column, number), ConstantLayout):
+            return None
+        page = cached.scalar_pages.get((number, shape), _NOT_OPEN)
         if page is _NOT_OPEN:
-            page = pages[number, shape] = _open_page(read, number, shape)
-        if page is None or not (reads_bytes or page.is_constant) or (runs and page.alike != runs[0][0].alike):
+            page = cached.scalar_pages[number, shape] = _open_page(read, number, shape)
+        if page is None or (runs and page.alike != runs[0][0].alike):
             return None
         if inside is read.rows or number == _WHOLE:
             positions = page.find(rows, numbers)
@@ -236,13 +233,13 @@ def runs_of(read: ColumnRead, shape: Shape, rows: Int64s, numbers: list[int], *,
 def _open_page(read: ColumnRead, number: int, shape: Shape) -> ScalarPage | None:
     """Put together what is the same for all rows of a page; None if rows are not read value by value."""
     column, cached = read.column, read.pages
-    if number < 0 and read.table is not None:
-        return _open_chunks(read, *read.table, shape)
+    if number < 0 and read.whole is not None:
+        return _open_chunks(read, read.whole, shape)
     layout = cached.layout(column, number)
     match layout:
         case MiniBlockLayout():
             index = cached.indexes[number]
-            return _open_chunks(read, index, index.table, shape)
+            return _open_chunks(read, index, shape)
         case FullZipLayout():
             return _open_even(column, number, layout, shape)
         case ConstantLayout():
@@ -262,8 +259,8 @@ def _fits(layers: Layers, path: LeafPath) -> bool:
     return all(is_list(layer) == is_list_field(field) for layer, field in zip(layers, fields, strict=True))
 
 
-def _open_chunks(read: ColumnRead, index: MiniBlockIndex, table: ChunkTable, shape: Shape) -> ScalarPage | None:
-    layout, items = index.layouts[0], index.dictionary
+def _open_chunks(read: ColumnRead, index: MiniBlockIndex, shape: Shape) -> ScalarPage | None:
+    layout, table, items = index.layouts[0], index.table, index.dictionary
     readers, reader = read.pages.readers, None
     if mini_block.is_plain(layout) and _fits(layout.layers, read.column.path):
         key = id(layout)  # the index keeps it

@@ -220,6 +220,6 @@ class ContentV20:
         opened: dict[int, _Column] = {}
         for number in set(numbers.values()):
             first_rows = cache.first_rows(tuple([page.num_rows for page in pages[number]]))
-            opened[number] = _Column(pages[number], first_rows, cache.pages(number, first_rows))
+            opened[number] = _Column(pages[number], first_rows, cache.pages(number, pages[number], first_rows))
         opener = _Opener(opened, numbers, lambda: self.descriptor()[0])
         return [open_field(field, opener) for field in projection.fields]

@@ -81,7 +81,7 @@ class ContentV21:
         pages: Mapping[int, tuple[Page, ...]],
         cache: FileCache,
     ) -> LeavesField:
-        leaves: list[tuple[Column, PageCache]] = []
+        leaves: tuple[tuple[Column, PageCache], ...] = ()
         for leaf in shape.leaves:
             number, kind = numbers[leaf.path.leaf.id], leaf.kind
             if leaf.is_packed:
@@ -92,5 +92,5 @@ class ContentV21:
             column = Column(
                 number, leaf.path, kind, leaf.is_dictionary, leaf.is_plain, leaf.is_simple, column_pages, first_rows
             )
-            leaves.append((column, cache.pages(number, first_rows, leaf.path.items_per_row)))
+            leaves += ((column, cache.pages(number, column_pages, first_rows, leaf.path.items_per_row)),)
         return LeavesField(shape, leaves, len(leaves))

@@ -88,7 +88,7 @@ def merge_pages(
         _Merge(
             file=file,
             column=column,
-            cached=cache.pages(column.number, column.first_rows),
+            cached=cache.pages(column.number, column.pages, column.first_rows),
             selected=selected,
             options=page_options(column.path, version, profile_of(schema.metadata)),
             page_bytes=page_bytes,
