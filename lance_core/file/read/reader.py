@@ -405,7 +405,8 @@ class DataFileReader(KeepsLast):
         schema = stream.schema
         high = rows.start
         while high < rows.stop:
-            low, high = high, strategy.window_end(high, step if windows is None else next(windows), rows.stop)
+            most = step if windows is None else next(windows)
+            low, high = high, strategy.window_end(high, most, rows.stop, batch_size)
             with self._blame:
                 arrays = self._read(stream.fields, range(low, high), pages=pages)
                 stream.passed(high)

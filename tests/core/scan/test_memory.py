@@ -141,3 +141,19 @@ def test_rows_that_are_kept_are_cut_where_pages_end(tmp_path):
     assert found.column("wide").num_chunks == -(-wide.nbytes // (8 << 20))
     assert found.equals(made)
     assert max(one.num_rows for one in table.to_batches(batch_size=1 << 14)) == 1 << 14
+
+
+@pytest.mark.parametrize(("num_rows", "windows"), [(1100, [1100]), (2600, [900, 900, 800]), (2100, [1000, 1100])])
+def test_rows_are_divided_evenly_among_windows(num_rows, windows):
+    """Whole batches, at most as many rows as fit; only the last window takes up to an eighth more."""
+    bounds = [0]
+    while bounds[-1] < num_rows:
+        bounds.append(strategy.window_end(bounds[-1], 1000, num_rows, 100))
+    assert np.diff(bounds).tolist() == windows
+    assert strategy.window_end(0, 1000, 2100, 1000) == 1000
+
+
+def test_windows_hold_a_share_of_each_of_many_columns():
+    """192 KiB of each of 300 columns, 72 MiB of a thousand."""
+    sizes = [8 * number * strategy.window_rows([8.0] * number, 512) for number in (300, 1000)]
+    assert [size >> 20 for size in sizes] == [56, 70]
