@@ -153,6 +153,25 @@ def test_one_string_for_all():
     assert to_arrow(decoded, _path(pa.list_(pa.string())), pa.string(), 2).to_pylist() == [["k", "k"], None]
 
 
+@pytest.mark.parametrize("kind", [pa.int8(), pa.float64(), pa.bool_(), pa.decimal128(20), pa.string()])
+@pytest.mark.parametrize("counts", [(20_000,), (10_000, 0, 7_000), (3, 1)])
+def test_constants_are_repeated_as_often_as_told(kind, counts):
+    width = 0 if pa.types.is_string(kind) else max(1, kind.bit_width // 8)
+    values = [bytes([1 - number % 2]) * (width or number) for number in range(len(counts))]
+    repeated = constant.repeat_each(values, counts, kind)
+    expected = [constant.repeat_each([value], [1], kind) for value in values]
+    assert len(repeated) == sum(counts)
+    assert bytes(repeated.data) == b"".join(
+        bytes(one.data) * count for one, count in zip(expected, counts, strict=True)
+    )
+
+
+def test_long_runs_of_a_constant_are_in_the_memory_of_the_pool():
+    before = pa.total_allocated_bytes()
+    repeated = constant.repeat_each([bytes(8)], [100_000], pa.float64())
+    assert pa.total_allocated_bytes() - before >= repeated.data.nbytes == 800_000
+
+
 def _slow_repetition_index(rep, bounds, new_row):
     """The writer's rule as the specification words it."""
     rows, left = [], []
