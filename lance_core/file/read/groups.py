@@ -1,4 +1,4 @@
-"""The vector kernel for one column: neighbouring pages that are alike, decoded at one go; pure.
+"""The vector kernel for one column: pages that are alike, decoded at one go; pure.
 
 Items of dictionaries are looked up late: rows that are not selected cost no look-up, and what is asked of values can be
 asked of each item once.
@@ -6,7 +6,7 @@ asked of each item once.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import field, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -247,12 +247,14 @@ class GroupJob:
         group: The rows.
         selected: Which of them are wanted, counted from the group's first one; None for all.
         keeps_dictionary: Return dictionary-encoded values as such.
+        places: Places among the arrays of the column, each with its number of rows; empty for the next place.
     """
 
     read: ColumnRead
     group: _Group
     selected: Int64s | None
     keeps_dictionary: bool
+    places: dict[int, int] = field(default_factory=dict)
 
     @property
     def ranges(self) -> ByteRanges:
@@ -272,13 +274,21 @@ class GroupJob:
             array = group.decode_dictionary(page_buffers)
         else:
             array = group.decode(page_buffers, read.levels)
-        read.arrays.append(array)
+        if not self.places:
+            read.arrays.append(array)
+        start = 0
+        for place, count in self.places.items():
+            read.arrays[place] = array.slice(start, count)
+            start += count
 
 
 def group_jobs(read: ColumnRead, options: ReadOptions) -> list[GroupJob]:
     """Put neighbouring pages of a column together that can be decoded at once."""
-    column, groups = read.column, list(_merged(_groups(read)))
+    column = read.column
     keeps = options.keeps_dictionaries and column.is_plain and not column.is_dictionary
+    if not isinstance(read.rows, range) and len(read.slices) > 1:
+        return _scattered_jobs(read)
+    groups = list(_merged(_groups(read, read.slices)))
     if options.selected is None:
         return [GroupJob(read, group, None, keeps) for group in groups]
     selected = items_of(options.selected, column.path.items_per_row)
@@ -288,6 +298,32 @@ def group_jobs(read: ColumnRead, options: ReadOptions) -> list[GroupJob]:
         GroupJob(read, group, _shifted(selected[low:high], -first), keeps)
         for group, first, (low, high) in zip(groups, bounds[:-1].tolist(), cuts, strict=True)
     ]
+
+
+def _scattered_jobs(read: ColumnRead) -> list[GroupJob]:
+    """Put pages together that are alike, wherever they are; their rows go to the places of their pages."""
+    kinds: dict[object, list[int]] = {}
+    for place, part in enumerate(read.slices):
+        index = read.pages.indexes.get(part.number)
+        kinds.setdefault(type(part.layout) if index is None else index.kind, []).append(place)
+    jobs: list[GroupJob] = []
+    job_of: dict[int, GroupJob] = {}
+    for alike in kinds.values():
+        places = iter(alike)
+        for group in _merged(_groups(read, [read.slices[place] for place in alike])):
+            jobs.append(GroupJob(read, group, None, keeps_dictionary=False))
+            num_left = group.count
+            while num_left:
+                place = next(places)
+                job_of[place], num_left = jobs[-1], num_left - len(read.slices[place].rows)
+    last = None
+    for place, part in enumerate(read.slices):
+        job = job_of[place]
+        if job is not last:
+            read.arrays.append(None)
+        last, at = job, len(read.arrays) - 1
+        job.places[at] = job.places.get(at, 0) + len(part.rows) // read.column.path.items_per_row
+    return jobs
 
 
 def joined_jobs(reads: Sequence[ColumnRead], options: ReadOptions) -> list[GroupJob]:
@@ -338,10 +374,10 @@ def _job_of_files(reads: Sequence[ColumnRead], options: ReadOptions) -> GroupJob
     return GroupJob(reads[0], group, None, options.keeps_dictionaries)
 
 
-def _groups(read: ColumnRead) -> Iterator[_Group]:
+def _groups(read: ColumnRead, parts: Sequence[PageSlice]) -> Iterator[_Group]:
     waiting: list[PageSlice] = []
     num_bytes = num_items = 0
-    for part in read.slices:
+    for part in parts:
         layout = part.layout
         if isinstance(layout, MiniBlockLayout):
             size = part.page.buffers[1][1] * len(part.rows) // part.page.num_rows

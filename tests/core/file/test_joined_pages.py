@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 from lance_core.errors import InvalidInputError
-from lance_core.file.read import cache
+from lance_core.file.read import cache, groups
 from lance_core.file.read.cache import FileCaches
 from lance_core.file.write import writer
 
@@ -96,3 +96,26 @@ def test_pages_that_are_alike_take_no_steps_of_their_own(data_file, calls_of):
     assert counts[1] <= counts[0] + 20
     with pytest.raises(InvalidInputError, match="there is no row 24000"):
         take([*wanted.tolist(), 24_000])
+
+
+PAIR = pa.list_(pa.struct([pa.field("left", pa.int32()), pa.field("right", pa.string())]), 2)
+ALTERNATING = {
+    "lists": lambda row, is_odd: [row] * (row % 7 if is_odd else 5),
+    "lists of words": lambda row, is_odd: [f"word {row}", None if is_odd else ""] * 3,
+    "pairs": lambda row, is_odd: [{"left": None if is_odd else row, "right": str(row)}] * 2,
+}
+
+
+@pytest.mark.parametrize("kind", ALTERNATING)
+def test_alike_pages_among_others_are_decoded_together(data_file, monkeypatch, kind):
+    table = pa.table({"lists": pa.array(
+        [ALTERNATING[kind](row, row // 4_000 % 2 == 1) for row in range(ROWS)], PAIR if kind == "pairs" else None
+    )})  # fmt: skip
+    data_file.write(table)
+    calls = []
+    counted = groups.chunk_group
+    monkeypatch.setattr(groups, "chunk_group", lambda *arguments: calls.append(1) or counted(*arguments))
+    for rows in (np.arange(0, ROWS, 3), np.arange(1, ROWS - 1, 2), np.append(np.arange(0, 500, 3), ROWS - 1)):
+        calls.clear()
+        assert _reader(data_file)(rows).equals(table.take(rows))
+        assert 0 < len(calls) <= 3 * table.schema.field(0).type.num_fields * 2
