@@ -7,25 +7,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 
 from lance_core.common.frozen import frozen
 from lance_core.encoding.arrow_values import binary_to_json
 from lance_core.encoding.kernels import aranges
 from lance_core.encoding.leaves import pick_packed
-from lance_core.encoding.plans import together
+from lance_core.encoding.plans import together, touching
 from lance_core.encoding.v2_0.nesting import LIST_TYPES, list_array, struct_array
 from lance_core.errors import CorruptDataError, UnsupportedError
-from lance_core.file.read.strategy import GUESSED_STRING_BYTES
+from lance_core.file.read.strategy import GUESSED_STRING_BYTES, KEPT_WINDOW_BYTES, is_picked_from_range
 from lance_core.format.blobs import is_described
 from lance_core.format.schema import BLOB_KEY, JSON
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lance_core.encoding.plans import Plan, ReadPlan, Rows
+    from lance_core.encoding.plans import ByteRanges, Plan, ReadPlan, Rows
     from lance_core.encoding.v2_0.ends import Spans
-    from lance_core.encoding.values import Int64s
     from lance_core.format.schema import Field
 
 
@@ -209,8 +209,28 @@ class _List:
                 f"field {self.name!r} has {self.items.num_rows} items, its lists {self.pages.num_items}"
             )
         spans = yield from self.pages.read(rows)
-        items = yield from self.items.plan(_item_rows(spans.starts, spans.ends))
-        return [list_array(self.name, self.kind, spans.ends - spans.starts, spans.validity, _whole(items))]
+        sizes, runs = spans.ends - spans.starts, touching(spans.starts, spans.ends)
+        whole = range(int(runs.starts[0]), int(runs.ends[-1]))
+        if len(runs.starts) == 1:
+            items = yield from self.items.plan(whole)
+        elif is_picked_from_range(int(sizes.sum()), len(whole)):
+            items = yield from self._picked(whole, runs)
+        else:
+            items = yield from self.items.plan(aranges(spans.starts, sizes))
+        return [list_array(self.name, self.kind, sizes, spans.validity, _whole(items))]
+
+    def _picked(self, items: range, runs: ByteRanges) -> Plan:
+        """Read all items and keep those of some runs, from the first to the last of them."""
+        bounds = np.stack((runs.starts, runs.ends), axis=1).reshape(-1)
+        is_wanted = pa.array(np.repeat(np.arange(len(bounds) - 1) % 2 == 0, np.diff(bounds)))
+        step = max(1, int(KEPT_WINDOW_BYTES / sum(self.items.widths)))  # in steps: strings have 32-bit offsets
+
+        def pick(some: range) -> Plan:
+            arrays = yield from self.items.plan(some)
+            return [_whole(arrays).filter(is_wanted.slice(some.start - items.start, len(some)))]
+
+        picked = yield from together([pick(items[at : at + step]) for at in range(0, len(items), step)])
+        return [array for arrays in picked for array in arrays]
 
 
 _Node: TypeAlias = _Leaf | _Struct | _EmptyStruct | _List
@@ -219,13 +239,6 @@ _Node: TypeAlias = _Leaf | _Struct | _EmptyStruct | _List
 def _check_rows(num_rows: int, rows: Rows) -> None:
     if int(rows[-1]) >= num_rows:
         raise CorruptDataError(f"a column of {num_rows} rows is read up to row {int(rows[-1])}")
-
-
-def _item_rows(starts: Int64s, ends: Int64s) -> Rows:
-    """Items of lists that ascend: a range if nothing lies between them."""
-    sizes = ends - starts
-    first, last = int(starts[0]), int(ends[-1])
-    return range(first, last) if int(sizes.sum()) == last - first else aranges(starts, sizes)
 
 
 def _whole(arrays: list[pa.Array]) -> Any:

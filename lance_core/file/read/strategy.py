@@ -42,6 +42,12 @@ SPARSE_SHARE = 8
 """Consecutive rows, and scattered ones of lists, are picked value by value if their chunks hold this many times as many
 (row 22, neighbours). 100 and 10,000 of 12,000 rows of long lists take 6 and 104 ms instead of 8 and 228."""
 
+PICKED_ITEMS_SHARE = 1 / 4
+"""Share of the items between the first and the last one of scattered lists from which on all of them are read and
+picked, in files whose lists are columns of their own ("take 10k" of long lists). CPU time, one by one = 1, at 1/8, 1/4
+and 1/2: up to 1.5, 0.8 to 1.0 and 0.7 for integers in lists of 2 to 500; 0.4 to 0.7, 0.3 to 0.6 and 0.2 to 0.45 for
+strings; 0.7 to 0.8, 0.3 to 0.6 and 0.2 to 0.45 for structs of both."""
+
 MOST_CONSECUTIVE_PICKED = 64
 """Consecutive rows that a take reads as scattered ones: the chunks that hold them hold many more (row 21)."""
 
@@ -206,6 +212,11 @@ def is_selected_late(num_rows: int) -> bool:
 def is_sparse(num_rows: int, num_held: int) -> bool:
     """Return whether consecutive rows, or rows of lists, are picked out of their chunks, which hold so many."""
     return num_rows * SPARSE_SHARE < num_held
+
+
+def is_picked_from_range(num_items: int, span: int) -> bool:
+    """Return whether so many scattered items of lists, which span so many, are picked out of all of them."""
+    return num_items >= span * PICKED_ITEMS_SHARE
 
 
 def are_fetched(num_rows: int, span: int) -> bool:

@@ -4,7 +4,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from lance_core.encoding.kernels import aranges
 from lance_core.errors import CorruptDataError, InvalidInputError, LanceError, UnsupportedError
+from lance_core.file.read import nodes
 from lance_core.file.read.reader import DataFileReader
 from lance_core.file.write.writer import DataFileWriter, check_schema
 from lance_core.format.file.array_encoding import AllNulls, Binary, Dictionary, decode_array_encoding
@@ -55,6 +57,32 @@ def pages(data, number):
     table = int.from_bytes(data[-32:-24], "little") + 16 * number
     position, size = (int.from_bytes(data[at : at + 8], "little") for at in (table, table + 8))
     return [decode_array_encoding(page.layout) for page in decode_column(data[position:][:size], limit=len(data))]
+
+
+ITEMS = {
+    "numbers": lambda number: number,
+    "words": lambda number: None if number % 5 == 0 else str(number),
+    "structs": lambda number: {"a": number, "b": [str(number)] * (number % 3)},
+    "lists": lambda number: list(range(number % 4)),
+}
+
+
+@pytest.mark.parametrize("items", ITEMS)
+@pytest.mark.parametrize("window", [nodes.KEPT_WINDOW_BYTES, 300])
+def test_half_of_all_lists_are_picked_out_of_a_range(monkeypatch, items, window):
+    """Thousands of byte ranges, or a number for each item, cost more than the items that nobody wants."""
+    lists = [None if row % 13 == 0 else [ITEMS[items](row + item) for item in range(row % 6)] for row in range(400)]
+    table = pa.table({"lists": pa.array(lists)})
+    data, columns = write(table)
+    monkeypatch.setattr(nodes, "KEPT_WINDOW_BYTES", window)
+    reader = DataFileReader(Memory(data), path="x.lance")
+    one_by_one = []
+    monkeypatch.setattr(nodes, "aranges", lambda *given: one_by_one.append(1) or aranges(*given))
+    for rows, most in ((RNG.choice(400, 200, replace=False), 0), (np.arange(0, 400, 6), 1), (np.arange(5, 400, 60), 9)):
+        wanted = np.sort(rows)
+        found = reader.take(reader.schema, columns, wanted)
+        assert pa.Table.from_batches([found]).equals(table.take(wanted).combine_chunks())
+        assert len(one_by_one) <= most
 
 
 def test_bytes_of_a_small_file():
