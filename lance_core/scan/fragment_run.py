@@ -13,7 +13,7 @@ from lance_core.file.read.strategy import MOST_ROWS_OF_A_RUN_PAGE
 from lance_core.scan.candidates import candidate_ranges, decided_matches
 from lance_core.scan.deletions import Offsets, live_mask
 from lance_core.scan.fragment_reader import LEAVES_HAVE_SHAPES, FragmentReader, Rows
-from lance_core.scan.take_together import take_together
+from lance_core.scan.take_together import is_full, is_small, take_together
 from lance_core.table.once import once
 
 if TYPE_CHECKING:
@@ -26,14 +26,13 @@ if TYPE_CHECKING:
     from lance_core.format.table.fragment import Fragment
     from lance_core.scan.open_files import OpenFiles
     from lance_core.scan.plan import ScanPlan
-    from lance_core.scan.take_together import RowsOfFragment
+    from lance_core.scan.take_together import FilesAtHand, RowsOfFragment
 
 _SMALL_FILE_ROWS, _SMALL_FILE_BYTES = 1 << 15, 1 << 20
 """Values of larger files cost more than the steps to decode them, which a run shares."""
 
 _FIRST_RUN_ROWS, _RUN_ROWS, _RUN_VALUES = 1 << 13, 1 << 17, 1 << 21
-_RUN_BYTES, _RUN_FILES = 1 << 24, 64
-"""Bounds of a run, unless batches may have more rows: its files are open together, and its rows in memory. The first
+"""Bounds of a run, unless batches may have more rows, which are in memory together. The first
 run is small, so that the first batch comes early; of files with pages of few rows each has twice as many rows as that
 before. With 2^17 rows of 19 columns a scan of files of 2,500 rows takes a tenth less CPU time than with 2^16, and a
 stream a quarter less than with 2^15."""
@@ -54,6 +53,7 @@ class FragmentRun:
     def __init__(self, files: OpenFiles, readers: Sequence[FragmentReader]) -> None:
         self.readers = readers
         self._files = files
+        self._at_hand: FilesAtHand = {}
         self._starts = starts_of(np.array([reader.physical_rows for reader in readers], np.int64))
 
     @property
@@ -121,7 +121,7 @@ class FragmentRun:
 
     def _read(self, projection: Schema, wanted: Sequence[RowsOfFragment]) -> list[pa.Array]:
         """Read rows of some of the fragments, one after the other."""
-        columns = take_together(self._files, wanted, projection) if len(wanted) > 1 else None
+        columns = take_together(self._files, wanted, projection, self._at_hand) if len(wanted) > 1 else None
         if columns is not None:
             return columns
         parts = [reader.take(projection, np.asarray(rows, np.int64)) for reader, rows in wanted]
@@ -143,7 +143,7 @@ def runs_of(files: OpenFiles, fragments: Iterable[Fragment], plan: ScanPlan) -> 
     most_rows = smallest = max(plan.step, _FIRST_RUN_ROWS)
     largest = max(smallest, min(_RUN_ROWS, _RUN_VALUES // max(1, num_columns)))
     run: list[FragmentReader] = []
-    num_rows = num_bytes = 0
+    num_rows = num_bytes = num_large = 0
     for fragment in fragments:
         reader = FragmentReader(files, fragment)
         size = _small_size(reader, projections) if can_join else None
@@ -151,16 +151,16 @@ def runs_of(files: OpenFiles, fragments: Iterable[Fragment], plan: ScanPlan) -> 
             size = None
         rows = reader.physical_rows
         bound = most_rows if rows <= MOST_ROWS_OF_A_RUN_PAGE else smallest
-        is_full = num_rows + rows > bound or num_bytes + (size or 0) > _RUN_BYTES or len(run) == _RUN_FILES
-        if run and (size is None or is_full):
+        is_end = num_rows + rows > bound or is_full(len(run), num_large, num_bytes + (size or 0))
+        if run and (size is None or is_end):
             yield _source(files, run)
-            run, num_rows, num_bytes = [], 0, 0
+            run, num_rows, num_bytes, num_large = [], 0, 0, 0
             most_rows = min(2 * most_rows, largest)
         if size is None:
             yield reader
         elif plan.predicate is None or candidate_ranges(reader, plan, 0, rows):
             run.append(reader)
-            num_rows, num_bytes = num_rows + rows, num_bytes + size
+            num_rows, num_bytes, num_large = num_rows + rows, num_bytes + size, num_large + (not is_small(size))
     if run:
         yield _source(files, run)
 

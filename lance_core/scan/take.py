@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from itertools import islice
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import numpy as np
@@ -16,7 +15,7 @@ from lance_core.errors import InvalidInputError
 from lance_core.file.read.strategy import are_joined
 from lance_core.scan.fragment_reader import FragmentReader, readers_of
 from lance_core.scan.fragments import taking_offsets
-from lance_core.scan.take_together import take_together
+from lance_core.scan.take_together import is_full, is_small, take_together
 from lance_core.table.read_ahead import in_turn
 
 if TYPE_CHECKING:
@@ -33,9 +32,6 @@ _Number = TypeVar("_Number", np.int64, np.uint64)
 
 _Part: TypeAlias = "tuple[FragmentReader, npt.NDArray[np.int64]]"
 """Offsets of rows of a fragment."""
-
-_MOST_JOINED = 64
-"""Fragments that are read at one go, and whose files are open at the same time."""
 
 
 def take_addresses(snapshot: Snapshot, files: OpenFiles, addresses: npt.NDArray[np.uint64], plan: ScanPlan) -> pa.Table:
@@ -108,17 +104,36 @@ def _works(parts: Iterable[_Part], plan: ScanPlan) -> Iterator[Callable[[], IoCo
 
 def _together(files: OpenFiles, parts: Iterator[_Part], plan: ScanPlan) -> Iterator[pa.RecordBatch]:
     """Yield rows of fragments, those of several at one go where that is cheaper."""
-    while group := list(islice(parts, _MOST_JOINED)):
-        arrays = _joined(files, group, plan)
+    for group, are_small in _groups(parts):
+        arrays = _joined(files, group, plan, are_small=are_small)
         if arrays is None:
             yield from in_turn(files.store, _works(group, plan))
         else:
             yield pa.RecordBatch.from_arrays(arrays, schema=plan.schema)
 
 
-def _joined(files: OpenFiles, group: Sequence[_Part], plan: ScanPlan) -> list[pa.Array] | None:
+def _groups(parts: Iterator[_Part]) -> Iterator[tuple[list[_Part], bool]]:
+    """Cut rows of fragments into those of fragments that may be read at one go; True if all of them are small."""
+    group: list[_Part] = []
+    num_large = num_bytes = 0
+    for part in parts:
+        group.append(part)
+        size = sum([file.file_size_bytes for file in part[0].fragment.files])
+        if is_small(size):
+            num_bytes += size
+        else:
+            num_large += 1
+        if is_full(len(group), num_large, num_bytes):
+            yield group, not num_large
+            group, num_large, num_bytes = [], 0, 0
+    if group:
+        yield group, not num_large
+
+
+def _joined(files: OpenFiles, group: Sequence[_Part], plan: ScanPlan, *, are_small: bool) -> list[pa.Array] | None:
     """Return the columns of rows of several fragments; None if each fragment has to be read for itself."""
-    if len(group) < 2 or not are_joined(sum([len(offsets) for _, offsets in group]), len(plan.projection.leaves())):
+    num_rows, num_columns = sum([len(offsets) for _, offsets in group]), len(plan.projection.leaves())
+    if len(group) < 2 or not are_joined(num_rows, num_columns, are_small=are_small):
         return None
     return take_together(files, group, plan.projection)
 

@@ -255,9 +255,9 @@ def pays_to_join(num_alike: int, num_joined: int) -> bool:
     return num_alike >= _JOIN_GROWTH * num_joined
 
 
-def are_joined(num_rows: int, num_columns: int) -> bool:
-    """Return whether so many rows of several files are read at one go: neither a handful nor many."""
-    return not is_scalar(num_rows, num_columns) and num_rows * num_columns <= MOST_JOINED_VALUES
+def are_joined(num_rows: int, num_columns: int, *, are_small: bool) -> bool:
+    """Return whether so many rows of several files are read at one go: neither a handful nor many of large ones."""
+    return not is_scalar(num_rows, num_columns) and (are_small or num_rows * num_columns <= MOST_JOINED_VALUES)
 
 
 def is_consecutive(num_rows: int, span: int) -> bool:

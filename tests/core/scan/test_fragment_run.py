@@ -9,7 +9,7 @@ import pytest
 from lance_core import dataset, write_dataset
 from lance_core.errors import CorruptDataError
 from lance_core.file.read import strategy
-from lance_core.scan import fragment_run
+from lance_core.scan import fragment_run, take_together
 
 RNG = np.random.default_rng(11)
 FRAGMENTS, ROWS = 12, 50
@@ -124,7 +124,7 @@ def test_large_fragments_stand_for_themselves(tmp_path, runs, monkeypatch):
 def test_a_run_has_bounds(tmp_path, runs, monkeypatch):
     for _ in range(7):
         table = write_dataset(rows(30).select(["id"]), str(tmp_path / "t"), mode="append")
-    monkeypatch.setattr(fragment_run, "_RUN_FILES", 3)
+    monkeypatch.setattr(take_together, "MOST_SMALL_FILES", 3)
     assert table.to_table().num_rows == 210
     assert runs == [3, 3]
 

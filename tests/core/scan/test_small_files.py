@@ -114,3 +114,13 @@ def test_a_file_of_one_row_costs_few_calls(tmp_path, calls_of, work):
     works[work](str(tmp_path / "warm"))
     calls = calls_of(lambda: works[work](str(tmp_path / "counted"))) / (64 if work == "take" else 128)
     assert calls <= MOST_CALLS[work]
+
+
+def test_a_run_reads_each_file_once(tmp_path, monkeypatch):
+    """A filter asks for the condition, then for the other columns."""
+    table = pa.table({"n": np.arange(9000) % 100, "s": [f"text {n % 7}" for n in range(9000)]})
+    dataset = lance_core.write_dataset(table, tmp_path / "t", max_rows_per_file=100)
+    reads, read = [], local.read_small
+    monkeypatch.setattr(local, "read_small", lambda *arguments: reads.append(arguments) or read(*arguments))
+    assert dataset.to_table(filter="n = 3").num_rows == 90
+    assert len(reads) == 90
