@@ -5,25 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
-from lance_core.branches import Branches
-from lance_core.change.evolution import next_field_id
+from lance_core.common.late_module import LateMethods
 from lance_core.common.unsupported import late_names, refuse_given, with_refused
 from lance_core.format.extensions import with_types
-from lance_core.methods import (
-    blobs,
-    branching,
-    changing,
-    committing,
-    evolving,
-    files,
-    history,
-    indexing,
-    maintaining,
-    reading,
-    settings,
-    tracking,
-    writing,
-)
+from lance_core.methods import reading
 from lance_core.methods.arguments import branch_reference, point_in_time
 from lance_core.scan.open_files import OpenFiles
 from lance_core.scanner import check_default_options
@@ -34,9 +19,7 @@ from lance_core.table.open_table import find_version_as_of, open_branch, open_ve
 from lance_core.table.refs import resolve
 from lance_core.table.snapshot import Snapshot, newest_version
 from lance_core.table.statistics import table_statistics
-from lance_core.tags import Tags
 from lance_core.values.session import Session
-from lance_core.values.stats import LanceStats
 from lance_core.values.table_id import find_table
 
 if TYPE_CHECKING:
@@ -46,10 +29,41 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from lance_core.branches import Branches
     from lance_core.change.row_index import RowIndex
+    from lance_core.methods import (
+        blobs,
+        branching,
+        changing,
+        committing,
+        evolving,
+        files,
+        history,
+        indexing,
+        maintaining,
+        settings,
+        tracking,
+        writing,
+    )
     from lance_core.optimize import DatasetOptimizer
     from lance_core.table.commit_lock import CommitLock
     from lance_core.table.refs import Reference
+    from lance_core.tags import Tags
+    from lance_core.values.stats import LanceStats
+else:
+    # Who opens and reads a table imports nothing of what changes it: a third of the modules.
+    blobs = LateMethods("lance_core.methods.blobs")
+    branching = LateMethods("lance_core.methods.branching")
+    changing = LateMethods("lance_core.methods.changing")
+    committing = LateMethods("lance_core.methods.committing")
+    evolving = LateMethods("lance_core.methods.evolving")
+    files = LateMethods("lance_core.methods.files")
+    history = LateMethods("lance_core.methods.history")
+    indexing = LateMethods("lance_core.methods.indexing")
+    maintaining = LateMethods("lance_core.methods.maintaining")
+    settings = LateMethods("lance_core.methods.settings")
+    tracking = LateMethods("lance_core.methods.tracking")
+    writing = LateMethods("lance_core.methods.writing")
 
 
 def dataset(  # noqa: PLR0917 positional as in pylance
@@ -261,6 +275,8 @@ class LanceDataset:
     @property
     def max_field_id(self) -> int:
         """Highest id of a field in this version, in the schema or in data files; -1 if there is none."""
+        from lance_core.change.evolution import next_field_id  # noqa: PLC0415 few need it
+
         return next_field_id(self.snapshot.manifest) - 1
 
     @property
@@ -303,6 +319,8 @@ class LanceDataset:
     @property
     def stats(self) -> LanceStats:
         """Numbers about the data."""
+        from lance_core.values.stats import LanceStats  # noqa: PLC0415 few need it
+
         return LanceStats(self.snapshot)
 
     def table_statistics(self) -> dict[str, int]:
@@ -363,6 +381,8 @@ class LanceDataset:
     @property
     def tags(self) -> Tags:
         """Names for versions; tagged versions survive clean-up."""
+        from lance_core.tags import Tags  # noqa: PLC0415 few need it
+
         return Tags(self.snapshot)
 
     # ------------------------------------------------------------------------------------- branches, clones, places
@@ -370,6 +390,8 @@ class LanceDataset:
     @property
     def branches(self) -> Branches:
         """Branches: independent histories that share files."""
+        from lance_core.branches import Branches  # noqa: PLC0415 few need it
+
         return Branches(self.snapshot)
 
     create_branch = branching.create_branch

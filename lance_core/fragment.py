@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Unpack
 
+from lance_core.common.late_module import LateMethods
 from lance_core.common.signatures import with_options
 from lance_core.common.unsupported import late_names, with_refused
 from lance_core.errors import InvalidInputError
 from lance_core.format.extensions import batches_with_types
 from lance_core.format.table.paths import deletion_file_path
-from lance_core.methods import fragment_columns, fragment_rows
 from lance_core.scan.fragment_reader import FragmentReader
 from lance_core.scan.fragments import count_matching, scan_fragment
 from lance_core.scan.plan import plan_filter, plan_scan, with_row_starts
@@ -25,9 +25,13 @@ if TYPE_CHECKING:
     from pyarrow.compute import Expression
 
     from lance_core.format.table.fragment import DataFile, Fragment
+    from lance_core.methods import fragment_columns, fragment_rows
     from lance_core.methods.protocols import OpenDataset
     from lance_core.scan.ordering import ColumnOrdering
     from lance_core.table.snapshot import Snapshot
+else:
+    fragment_columns = LateMethods("lance_core.methods.fragment_columns")
+    fragment_rows = LateMethods("lance_core.methods.fragment_rows")
 
 
 @with_refused

@@ -18,7 +18,6 @@ from lance_core.errors import InvalidInputError
 from lance_core.format.blobs import blob_view
 from lance_core.format.extensions import batches_with_types, with_types
 from lance_core.format.table.index_metadata import index_kind
-from lance_core.index.text.query import MinHashQuery
 from lance_core.methods.arguments import check_window, names_of
 from lance_core.methods.scanner_builder import ScannerBuilder
 from lance_core.scan.blob_rows import blob_leaves, described_blobs
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
     from lance_core.format.schema import Field
     from lance_core.format.table.fragment import Fragment
     from lance_core.format.table.manifest import Manifest
+    from lance_core.index.text.query import MinHashQuery
     from lance_core.scan.open_files import OpenFiles
     from lance_core.scan.plan import ScanPlan
     from lance_core.scan.query import Query
@@ -458,12 +458,14 @@ def _ranking(
     """
     if nearest is not None and full_text_query is not None:
         raise InvalidInputError("give 'nearest' or 'full_text_query', not both; reciprocal_rank_fusion joins results")
-    if isinstance(nearest, MinHashQuery):
-        from lance_core.scan.search.duplicates import DuplicateRanking  # noqa: PLC0415 rarely needed
-
-        plan = searched([ROW_ADDRESS]) if searched else None
-        return DuplicateRanking(manifest=manifest, query=nearest, prefilter=plan, count=count, only_index=only_index)
     if nearest is not None:
+        from lance_core.index.text.query import MinHashQuery  # noqa: PLC0415 rarely needed
+
+        if isinstance(nearest, MinHashQuery):
+            from lance_core.scan.search.duplicates import DuplicateRanking as Duplicates  # noqa: PLC0415 rarely needed
+
+            plan = searched([ROW_ADDRESS]) if searched else None
+            return Duplicates(manifest=manifest, query=nearest, prefilter=plan, count=count, only_index=only_index)
         from lance_core.scan.search.vector_ranking import nearest_ranking  # noqa: PLC0415 rarely needed
 
         return nearest_ranking(manifest, nearest, searched() if searched else None, only_index=only_index)

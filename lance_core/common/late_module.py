@@ -22,3 +22,43 @@ class LateModule:
         value = getattr(import_module(self._name), name)
         setattr(self, name, value)
         return value
+
+
+class LateMethods:
+    """Stands for a module in the body of a class: its functions become methods, imported when they are asked for.
+
+    Args:
+        name: Name of the module.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._module = name
+
+    def __getattr__(self, name: str) -> Any:
+        return _LateMethod(self._module, name)
+
+
+class _LateMethod:
+    """A method that is not imported yet; the class gets the function in its place."""
+
+    def __init__(self, module: str, name: str) -> None:
+        self._place = module, name
+        self._owner: tuple[type, str] | None = None
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._owner = owner, name
+
+    @property
+    def __wrapped__(self) -> Any:
+        module, name = self._place
+        return getattr(import_module(module), name)
+
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
+        method = self.__wrapped__
+        if self._owner is not None:
+            setattr(*self._owner, method)
+        return method.__get__(instance, owner)
+
+    def __call__(self, *given: Any, **named: Any) -> Any:
+        """Call it as a class method or a static one, which takes the function as it is."""
+        return self.__wrapped__(*given, **named)

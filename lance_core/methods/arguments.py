@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from lance_core.change.stage import FileLimits
 from lance_core.errors import InvalidInputError
 from lance_core.format.file.file_version import check_writable, resolve_version
 
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
+    from lance_core.change.stage import FileLimits
     from lance_core.table.refs import Reference
     from lance_core.table.snapshot import Snapshot
 
@@ -153,6 +153,7 @@ def file_limits(
     max_rows_per_group: int | None = None,
 ) -> FileLimits:
     """Check when a data file is full, a page of it, and a row group of a file of version 0.1."""
+    from lance_core.change.stage import FileLimits  # noqa: PLC0415 whoever reads stages no files
     from lance_core.file.write.field_writer import RowGroups  # noqa: PLC0415 whoever writes no file needs no encoder
 
     if max_page_bytes is not None:

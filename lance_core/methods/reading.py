@@ -12,7 +12,6 @@ import numpy as np
 from lance_core.common.signatures import check_options, with_options
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.format.extensions import table_with_types
-from lance_core.fragment import LanceFragment
 from lance_core.methods.arguments import row_numbers
 from lance_core.scan.fragments import count_all_matching
 from lance_core.scan.indexed import with_index_answer
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from pyarrow.compute import Expression
 
     from lance_core.format.table.fragment import Fragment
+    from lance_core.fragment import LanceFragment
     from lance_core.index.text.query import MinHashQuery
     from lance_core.methods.protocols import OpenDataset
     from lance_core.methods.sql_query import SqlQueryBuilder
@@ -396,6 +396,8 @@ def get_fragments(dataset: OpenDataset, filter: None = None) -> list[LanceFragme
     """
     if filter is not None:
         raise UnsupportedError("cannot select fragments by a filter. Pass the filter to a scan")
+    from lance_core.fragment import LanceFragment  # noqa: PLC0415 whoever scans a table needs no fragments
+
     ids = dataset.snapshot.manifest.fragments.ids.tolist()
     return [LanceFragment(dataset, number, index=index) for index, number in enumerate(ids)]
 
@@ -407,6 +409,8 @@ def get_fragment(dataset: OpenDataset, fragment_id: int) -> LanceFragment | None
         >>> table.get_fragment(0).count_rows()
         4
     """
+    from lance_core.fragment import LanceFragment  # noqa: PLC0415 as above
+
     is_there = bool((dataset.snapshot.manifest.fragments.ids == fragment_id).any())
     return LanceFragment(dataset, fragment_id) if is_there else None
 

@@ -1,4 +1,5 @@
 import importlib.util
+import inspect
 import pickle
 import subprocess
 import sys
@@ -8,6 +9,8 @@ import pyarrow as pa
 import pytest
 
 import lance_core
+from lance_core.common.late_module import LateMethods
+from lance_core.methods import changing, committing, files
 
 HEAVY = ["pyarrow.compute", "pyarrow.dataset", "sqlglot", "sqlite3", "pandas", "polars", "pyspark", "dagster"]
 HEAVY += ["obstore", "boto3", "secrets", "difflib"]
@@ -27,6 +30,33 @@ def test_importing_is_light():
     code = f"import sys, lance_core; {names}; print(*[one for one in {HEAVY} if one in sys.modules])"
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert answer.stdout.split() == []
+
+
+def test_who_reads_imports_nothing_that_changes_tables(tmp_path):
+    lance_core.write_dataset(pa.table({"number": [1, 2, 3]}), tmp_path / "t")
+    code = """
+import sys, lance_core
+table = lance_core.dataset(sys.argv[1])
+assert table.to_table(filter="number > 1").num_rows == table.take([0, 1]).num_rows == len(table.head(2))
+print(*[name for name in sys.modules if name.startswith(("lance_core.change.", "lance_core.methods.writing"))])
+"""
+    command = [sys.executable, "-c", code, str(tmp_path / "t")]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.split() == []
+
+
+def test_late_methods_are_functions_of_the_class_once_they_are_asked_for():
+    late = LateMethods("lance_core.methods.changing")
+
+    class Table:
+        delete = late.delete
+        commit = classmethod(LateMethods("lance_core.methods.committing").commit)
+        drop = staticmethod(LateMethods("lance_core.methods.files").drop)
+
+    assert not inspect.isfunction(vars(Table)["delete"])
+    assert Table.delete is Table.delete is vars(Table)["delete"] is changing.delete
+    assert Table().delete.__func__ is changing.delete
+    assert list(inspect.signature(Table.commit).parameters) == list(inspect.signature(committing.commit).parameters)[1:]
+    assert inspect.signature(Table.drop) == inspect.signature(files.drop)
 
 
 def test_the_package_alone_imports_neither_numpy_nor_arrow():
