@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import pyarrow as pa
 
+from lance_core.common.late_module import LateModule
 from lance_core.encoding.jsonb import encode_text, float_text
 from lance_core.encoding.jsonb_arrays import decode_texts
 from lance_core.encoding.jsonb_find import Step, find_values, lengths
@@ -24,8 +25,6 @@ from lance_core.format.index.json_index import GETTERS, member_name
 from lance_core.sql import pruning
 from lance_core.sql.arrow_types import cast as cast_values
 from lance_core.sql.arrow_types import is_text
-from lance_core.sql.json_find import find_all
-from lance_core.sql.json_path import Items, Member, Path, parse_path
 from lance_core.sql.kernels import pc
 from lance_core.sql.pruning import UNKNOWN
 from lance_core.sql.terms import Term, apply, converted
@@ -33,9 +32,13 @@ from lance_core.sql.terms import Term, apply, converted
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from lance_core.sql import json_find, json_path
     from lance_core.sql.arrow_types import Datum
     from lance_core.sql.json_find import Document
     from lance_core.sql.json_path import Step as PathStep
+else:  # a dozen regular expressions, for those who ask for paths
+    json_find = LateModule("lance_core.sql.json_find")
+    json_path = LateModule("lance_core.sql.json_path")
 
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 _NOT_FINITE = re.compile(r"[+-]?(?:inf|infinity|nan)", re.IGNORECASE)
@@ -145,19 +148,19 @@ _DECODER = json.JSONDecoder()
 
 
 def _extract(document: Document, path: str) -> str | None:
-    items = find_all(document, parse_path(path))
+    items = json_find.find_all(document, json_path.parse_path(path))
     if not items:
         return None
     return _text(items[0] if len(items) == 1 else items)
 
 
 def _exists(document: Document, path: str) -> bool:
-    return bool(find_all(document, parse_path(path)))
+    return bool(json_find.find_all(document, json_path.parse_path(path)))
 
 
 def _array_length(document: Document, path: str) -> int | None:
     """Return the length of the first match."""
-    items = find_all(document, parse_path(path))
+    items = json_find.find_all(document, json_path.parse_path(path))
     if not items:
         return None
     return len(cast("list[Document]", items[0])) if isinstance(items[0], list) else 0
@@ -165,7 +168,7 @@ def _array_length(document: Document, path: str) -> int | None:
 
 def _array_contains(document: Document, path: str, sought: str) -> bool:
     """Return whether one of the matching arrays has an item with this text."""
-    arrays = [item for item in find_all(document, parse_path(path)) if isinstance(item, list)]
+    arrays = [item for item in json_find.find_all(document, json_path.parse_path(path)) if isinstance(item, list)]
     return any(sought in _item_texts(item) for array in arrays for item in cast("list[Document]", array))
 
 
@@ -254,8 +257,8 @@ def _as_boolean(value: Document) -> bool | None:
 
 def _at_path(documents: pa.Array, path: str) -> pa.Array | None:
     """Return the values at a path that leads to one value at most; None for other paths."""
-    parsed = parse_path(path)
-    if not isinstance(parsed, Path):
+    parsed = json_path.parse_path(path)
+    if not isinstance(parsed, json_path.Path):
         return None
     converted_steps = [_converted(step) for step in parsed.steps]
     present_steps = [step for step in converted_steps if step is not None]
@@ -266,9 +269,9 @@ def _at_path(documents: pa.Array, path: str) -> pa.Array | None:
 
 def _converted(step: PathStep) -> Step | None:
     """Return a step that leads to one value at most; None for others."""
-    if isinstance(step, Member):
+    if isinstance(step, json_path.Member):
         return None if step.name is None else Step(step.name)
-    if not isinstance(step, Items) or step.ranges is None or len(step.ranges) != 1:
+    if not isinstance(step, json_path.Items) or step.ranges is None or len(step.ranges) != 1:
         return None
     first, last = step.ranges[0]
     return Step(None, first.number, first.is_last) if first == last else None

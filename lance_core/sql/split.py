@@ -25,7 +25,7 @@ LONG = 256
 
 _NUMBER = r"(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?(?![\w.])"
 _TEXT = r"'(?:[^']|'')*+'"
-_TOKEN = re.compile(
+_TOKEN = (
     rf"(?P<numbers>[iI][nN]\s*\(\s*-?{_NUMBER}(?:\s*,\s*-?{_NUMBER})++\s*\))"
     rf"|(?P<texts>[iI][nN]\s*\(\s*{_TEXT}(?:\s*,\s*{_TEXT})++\s*\))"
     rf"|(?P<number>{_NUMBER})|(?P<text>{_TEXT})"
@@ -33,7 +33,6 @@ _TOKEN = re.compile(
 )
 _LIST_KINDS = ("numbers", "texts")
 _LITERAL_KINDS = ("number", "text", *_LIST_KINDS)
-_TEXT_ITEM = re.compile(_TEXT)
 _NOT_KNOWN = ('"', "--", "/*", "#", "{", "$", "@", ";", "``", "\\")
 _KEYWORDS = ("AND", "OR", "NOT", "BETWEEN", "CASE", "END")
 _CLAUSES = ("GROUP", "HAVING", "ORDER", "LIMIT", "OFFSET", "WINDOW", "QUALIFY", "UNION", "EXCEPT", "INTERSECT", "FETCH")
@@ -172,7 +171,7 @@ def _outer_keywords(sql: str, tokens: Sequence[_Token], partners: dict[int, int]
 def list_items(text: str) -> list[int] | list[float] | list[str] | list[int | float]:
     """Return the values of a list that `Part.filled` put into a tree."""
     if "'" in text:
-        return [literal[1:-1].replace("''", "'") for literal in _TEXT_ITEM.findall(text)]
+        return [literal[1:-1].replace("''", "'") for literal in re.findall(_TEXT, text)]
     items = text[text.index("(") + 1 : -1].split(",")
     try:
         return list(map(int, items))
@@ -192,7 +191,7 @@ def _tokens(sql: str) -> list[_Token] | None:
     """Return the tokens of a text; None if there is something unknown in it."""
     result: list[_Token] = []
     at, before = 0, ""
-    for match in _TOKEN.finditer(sql):
+    for match in re.finditer(_TOKEN, sql):
         kind, (start, end) = str(match.lastgroup), match.span()
         if start > at and not sql[at:start].isspace():
             return None
