@@ -8,6 +8,7 @@ processes, because memory that lies otherwise may cost some per cent; those that
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import statistics
@@ -59,8 +60,9 @@ def compare_checkouts(old: Path, options: argparse.Namespace, arguments: Sequenc
     environments = {"old": _environment(old.resolve()), "new": _environment(HERE.parent)}
     rows: list[dict[str, Any]] = []
     if "data" in options.parts:
-        for data in options.data:
-            rows += _compare_works(environments, data, options)
+        engines = [name for name in options.engines or [_ENGINE] if name.startswith(OURS)]
+        for data, engine in itertools.product(options.data, engines):
+            rows += _compare_works(environments, data, engine, options)
     if set(options.parts) - {"data"}:
         rows += _compare_parts(environments, arguments, options.rounds)
     return print_rows(rows)
@@ -86,8 +88,8 @@ def _environment(checkout: Path) -> dict[str, str]:
 class _Worker:
     """A process that does works on a data set with the code of one checkout, when told to."""
 
-    def __init__(self, environment: Mapping[str, str], data: str, scale: float, folder: Path) -> None:
-        command = [sys.executable, __file__, data, str(scale), str(folder)]
+    def __init__(self, environment: Mapping[str, str], data: str, engine: str, scale: float, folder: Path) -> None:
+        command = [sys.executable, __file__, data, engine, str(scale), str(folder)]
         self._process = subprocess.Popen(
             command, cwd=HERE, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
@@ -110,30 +112,35 @@ class _Worker:
         self._process.communicate()
 
 
-def _compare_works(environments: Mapping[str, dict[str, str]], data: str, options: Any) -> list[dict[str, Any]]:
+def _compare_works(
+    environments: Mapping[str, dict[str, str]], data: str, engine: str, options: Any
+) -> list[dict[str, Any]]:
     """Rows of all works; what looks slower is looked at again, and the better one of both counts."""
-    rows = _in_turns(environments, data, options.works or WORKS, options)
+    works = [work for work in options.works or WORKS if "<" not in engine or work not in ("write", "append 1k")]
+    rows = _in_turns(environments, data, engine, works, options)
     suspects = {row["name"]: row for row in rows if row["ratios"][0][0] > NOTICED}
     works = [name.split(", ")[1] for name in suspects if not name.endswith(", bytes")]
     if works:
         print(f"{data}: once more in new processes: {', '.join(works)}", flush=True)
-        again = {row["name"]: row for row in _in_turns(environments, data, works, options)}
+        again = {row["name"]: row for row in _in_turns(environments, data, engine, works, options)}
         rows = [min(row, again.get(row["name"], row), key=lambda one: one["ratios"][0][0]) for row in rows]
     return rows
 
 
 def _in_turns(
-    environments: Mapping[str, dict[str, str]], data: str, works: Sequence[str], options: Any
+    environments: Mapping[str, dict[str, str]], data: str, engine: str, works: Sequence[str], options: Any
 ) -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory(dir=options.folder) as root:
-        made = [_Worker(environments[name], data, options.scale, Path(root) / name) for name in ("old", "new")]
+        folders = {name: Path(root) / name for name in ("old", "new")}
+        made = [_Worker(environments[name], data, engine, options.scale, folder) for name, folder in folders.items()]
+        title = data if engine == _ENGINE else f"{data} {engine}"
         with made[0] as old, made[1] as new:
             before, after = old.ask("bytes"), new.ask("bytes")
-            rows = [{"name": f"{data}, bytes", "old": before, "ratios": [(after / before,) * 3]}]
-            return rows + [_row_of_work(data, work, (old, new), options.rounds) for work in works]
+            rows = [{"name": f"{title}, bytes", "old": before, "ratios": [(after / before,) * 3]}]
+            return rows + [_row_of_work(title, work, (old, new), options.rounds) for work in works]
 
 
-def _row_of_work(data: str, work: str, workers: tuple[_Worker, _Worker], rounds: int) -> dict[str, Any]:
+def _row_of_work(title: str, work: str, workers: tuple[_Worker, _Worker], rounds: int) -> dict[str, Any]:
     """The ratios of the least times, and how far those of the first and second half of the rounds are apart."""
     times = max(worker.ask("prepare", work) for worker in workers)
     samples: tuple[list[list[float]], list[list[float]]] = ([], [])
@@ -145,7 +152,7 @@ def _row_of_work(data: str, work: str, workers: tuple[_Worker, _Worker], rounds:
         if number + 1 >= _LEAST_ROUNDS and clear:
             break
     ratios = [_ratios(samples, column) for column in (0, 1)]
-    return {"name": f"{data}, {work}", "old": min(cpu for cpu, _ in samples[0]), "ratios": ratios}
+    return {"name": f"{title}, {work}", "old": min(cpu for cpu, _ in samples[0]), "ratios": ratios}
 
 
 def _least_ratio(samples: tuple[list[list[float]], list[list[float]]], column: int, part: slice = slice(None)) -> float:
@@ -160,16 +167,16 @@ def _ratios(samples: tuple[list[list[float]], list[list[float]]], column: int) -
     return whole, min(whole, *halves), max(whole, *halves)
 
 
-def serve(data: str, scale: float, folder: Path) -> None:
+def serve(data: str, engine_name: str, scale: float, folder: Path) -> None:
     """Do what is asked on standard input: "bytes", "prepare" a work, "call" it so many times."""
     from data import DATA_SETS, load  # noqa: PLC0415 - the parent needs none of these
     from engines import ENGINES, questions  # noqa: PLC0415
     from measure import bytes_on_disk  # noqa: PLC0415
     from side_by_side import calls_of  # noqa: PLC0415
 
-    table, engine, uri = load(data, scale), ENGINES[_ENGINE], folder / "table"
+    table, engine, uri = load(data, scale), ENGINES[engine_name], folder / "table"
     engine.write(table, str(uri))
-    asked, handles = questions(DATA_SETS[data], table), {_ENGINE: engine.open(str(uri))}
+    asked, handles = questions(DATA_SETS[data], table), {engine_name: engine.open(str(uri))}
     call: Callable[[], Any] = print
     for line in sys.stdin:
         what, *more = json.loads(line)
@@ -177,7 +184,7 @@ def serve(data: str, scale: float, folder: Path) -> None:
         if what == "bytes":
             answer = bytes_on_disk(uri)
         elif what == "prepare":
-            call = calls_of(more[0], {_ENGINE: uri}, table, asked, handles)[_ENGINE]
+            call = calls_of(more[0], {engine_name: uri}, table, asked, handles)[engine_name]
             call()
             answer = max(1, min(200, int(0.05 / max(_spent(call, 1)[1], 1e-6))))
         else:
@@ -260,4 +267,4 @@ def print_rows(rows: Sequence[Mapping[str, Any]]) -> int:
 
 
 if __name__ == "__main__":
-    serve(sys.argv[1], float(sys.argv[2]), Path(sys.argv[3]))
+    serve(sys.argv[1], sys.argv[2], float(sys.argv[3]), Path(sys.argv[4]))
