@@ -132,7 +132,7 @@ def _documented(value: Any, *, heading: str, level: int) -> str:
 def _methods_defined_elsewhere(value: object) -> Iterator[str]:
     """Yield the methods of a class that are functions of other modules, as those of `LanceDataset` are."""
     for name, method in vars(value).items() if inspect.isclass(value) else ():
-        function = getattr(method, "__func__", method)
+        function = inspect.unwrap(getattr(method, "__func__", method))
         is_own = not inspect.isfunction(function) or function.__module__ in {value.__module__, *_REFUSING}
         if not is_own and not name.startswith("_"):
             yield _documented(function, heading=f"{value.__name__}.{name}", level=3)
