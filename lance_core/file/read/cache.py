@@ -327,6 +327,7 @@ class FileCache:
         file: Tells the content of the file; None if nothing does.
         parsed: Footer, schema and pages.
         kinds: What pages are alike in.
+        fields: The field that was opened last of each column, by the number of its first one: projections share them.
         opened: The fields of some projections; never more than a few.
         derived: What was made of the whole file, by what tells it from other such things.
         readers: How the scalar kernel reads chunks, by identity of their layout.
@@ -335,8 +336,8 @@ class FileCache:
         budget: Counts places of pages, columns and their pages, chunk tables, dictionaries and what is derived.
     """
 
-    __slots__ = ("_columns", "_source", "bounds", "budget", "derived", "file", "kinds", "layouts", "opened", "parsed",
-                 "readers")  # fmt: skip
+    __slots__ = ("_columns", "_source", "bounds", "budget", "derived", "fields", "file", "kinds", "layouts", "opened",
+                 "parsed", "readers")  # fmt: skip
 
     def __init__(self, source: FileCache | None = None, *, file: Hashable = None) -> None:
         self._source = source
@@ -349,6 +350,7 @@ class FileCache:
         self._columns: dict[int, PageCache] = {}
         self.derived: dict[Hashable, Any] = {}
         self.budget = self.parsed.budget if source is None else Budget()
+        self.fields: dict[int, Any] = {}
         self.opened: deque[Opened] = deque()
 
     def empty(self) -> None:
@@ -357,7 +359,7 @@ class FileCache:
         Nothing is removed from where it is: who reads meanwhile goes on with what there was.
         """
         self.parsed.pages, self.parsed.budget = {}, Budget()
-        self._columns, self.layouts, self.budget = {}, {}, self.parsed.budget
+        self._columns, self.fields, self.layouts, self.budget = {}, {}, {}, self.parsed.budget
         self.derived, self.opened = {}, deque()
 
     def transient(self) -> FileCache:

@@ -109,7 +109,8 @@ def shapes_of(fields: Sequence[Field]) -> list[FieldShape]:
     for fields_before, shapes in list(_recent):
         if fields_before == wanted:
             return shapes
-    shapes = [FieldShape(field) for field in wanted]
+    shape_of = {id(shape.field): shape for _, shapes in list(_recent) for shape in shapes}
+    shapes = [shape_of.get(id(field)) or FieldShape(field) for field in wanted]
     _recent.appendleft((wanted, shapes))
     return shapes
 

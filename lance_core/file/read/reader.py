@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from lance_core.common.last_made import KeepsLast
 from lance_core.encoding.arrow_values import batch_of, needs_settling
-from lance_core.encoding.kernels import numbers_array, take_inside
+from lance_core.encoding.kernels import numbers_array
 from lance_core.errors import CorruptDataError, InvalidInputError, LanceError
 from lance_core.file.container import Container
 from lance_core.file.read import strategy
@@ -427,7 +427,7 @@ class DataFileReader(KeepsLast):
                     yield whole.slice(at, batch_size)
                 last = whole.slice(starts[-1])
                 if strategy.is_left_alone(sum(sizes), len(starts)):
-                    last = take_inside(last, np.arange(len(last)))
+                    last = pa.concat_batches([last.slice(0, 1), last.slice(1)])  # a third of the time of a take
                 del whole, arrays
                 yield last
                 del last

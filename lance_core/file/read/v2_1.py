@@ -81,6 +81,11 @@ class ContentV21:
         pages: Mapping[int, tuple[Page, ...]],
         cache: FileCache,
     ) -> LeavesField:
+        first = numbers[shape.leaves[0].path.leaf.id]
+        if first in cache.fields and cache.fields[first].shape is shape:
+            field: LeavesField = cache.fields[first]
+            if [column.number for column, _ in field.leaves] == [numbers[leaf.path.leaf.id] for leaf in shape.leaves]:
+                return field
         leaves: tuple[tuple[Column, PageCache], ...] = ()
         for leaf in shape.leaves:
             number, kind = numbers[leaf.path.leaf.id], leaf.kind
@@ -93,4 +98,5 @@ class ContentV21:
                 number, leaf.path, kind, leaf.is_dictionary, leaf.is_plain, leaf.is_simple, column_pages, first_rows
             )
             leaves += ((column, cache.pages(number, column_pages, first_rows, leaf.path.items_per_row)),)
-        return LeavesField(shape, leaves, len(leaves))
+        field = cache.fields[first] = LeavesField(shape, leaves, len(leaves))
+        return field

@@ -256,6 +256,22 @@ def test_an_opened_column_takes_few_objects(data_file):
     assert len(gc.get_objects()) - before < 200 * 12
 
 
+def test_projections_of_a_file_share_their_fields(data_file):
+    """A filter opens what it decides by and the rest, a take all of it."""
+    data_file.write(TABLE)
+    reader = _reader(data_file)
+    columns = {leaf.id: number for number, leaf in enumerate(reader.schema.leaves())}
+    projections = [reader.schema, reader.schema.select(["word", "list"])]
+    for projection in projections:
+        names = [field.name for field in projection.fields]
+        assert (
+            reader.take(projection, columns, np.array([5, 9])).to_pylist()
+            == TABLE.take([5, 9]).select(names).to_pylist()
+        )
+    every, some = [opened.fields for opened in reader._cache.opened]
+    assert all(one is another for one, another in zip(every[2:], some, strict=True))
+
+
 def test_columns_that_a_stream_opens_count_as_kept(data_file, monkeypatch):
     """Else the metadata of 64 files of a thousand columns would stay: 128 MiB."""
     known = FileCaches()
