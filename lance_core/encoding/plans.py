@@ -100,6 +100,12 @@ def result_of(coroutine: ReadPlan[_T], answer: Callable[[Sequence[tuple[int, int
         return stop.value
 
 
+def finished_plan(result: _T) -> ReadPlan[_T]:
+    """Return a plan that asks for nothing."""
+    return result
+    yield []
+
+
 def together(plans: Sequence[ReadPlan[_T]]) -> ReadPlan[list[_T]]:
     """Run plans in step, one read for all of them at each."""
     results: dict[int, _T] = {}

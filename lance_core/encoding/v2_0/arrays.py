@@ -18,7 +18,7 @@ from lance_core.encoding.arrow_values import (
     unpack_bits,
 )
 from lance_core.encoding.kernels import take_inside
-from lance_core.encoding.plans import together
+from lance_core.encoding.plans import finished_plan, together
 from lance_core.encoding.v2_0.buffers import Wanted, read_bits, read_words
 from lance_core.encoding.v2_0.packed import bit_width, fixed_array, read_bitpacked, read_fast_lanes, read_packed_struct
 from lance_core.encoding.v2_0.strings import read_binary, read_equal, read_fsst
@@ -64,28 +64,32 @@ def read_array(encoding: ArrayEncoding, wanted: Wanted, kind: pa.DataType) -> Re
         UnsupportedError: An encoding that cannot be read for this type.
         InvalidInputError: More bytes than 32-bit offsets can tell.
     """
-    match encoding:
+    match encoding:  # hands generators on rather than delegate to them: each costs time at every step of a column
         case AllNulls():
-            return pa.nulls(len(wanted), kind)
+            return finished_plan(pa.nulls(len(wanted), kind))
         case SomeNulls():
-            return (yield from _read_some_nulls(encoding, wanted, kind))
+            return _read_some_nulls(encoding, wanted, kind)
         case Flat() | Bitpacked() | FastLanes():
-            return (yield from _read_fixed(encoding, wanted, kind))
+            return _read_fixed(encoding, wanted, kind)
         case FixedSizeList():
-            return (yield from _read_lists(encoding, wanted, kind))
+            return _read_lists(encoding, wanted, kind)
         case Binary():
-            return (yield from read_binary(encoding, wanted, kind))
+            return read_binary(encoding, wanted, kind)
         case Fsst():
-            return (yield from read_fsst(encoding, wanted, kind))
+            return read_fsst(encoding, wanted, kind)
         case FixedSizeBinary():
-            return (yield from read_equal(encoding, wanted, kind))
+            return read_equal(encoding, wanted, kind)
         case PackedStruct():
-            return (yield from read_packed_struct(encoding, wanted, kind))
+            return read_packed_struct(encoding, wanted, kind)
         case Dictionary():
-            items = yield from read_items(encoding, wanted.buffers, kind)
-            return (yield from read_dictionary(encoding, wanted, kind, items))
+            return _read_own_dictionary(encoding, wanted, kind)
         case _:
             raise UnsupportedError(f"a page of {type(encoding).__name__} for {kind} is not supported")
+
+
+def _read_own_dictionary(encoding: Dictionary, wanted: Wanted, kind: pa.DataType) -> ReadPlan[pa.Array]:
+    items = yield from read_items(encoding, wanted.buffers, kind)
+    return (yield from read_dictionary(encoding, wanted, kind, items))
 
 
 def _read_some_nulls(encoding: SomeNulls, wanted: Wanted, kind: pa.DataType) -> ReadPlan[pa.Array]:

@@ -61,9 +61,13 @@ def read_rows(buffers: Buffers, flat: Flat, rows: Rows, width: int) -> ReadPlan[
     Raises:
         CorruptDataError: The buffer is not there, or ends before the last row.
     """
-    last = int(rows[-1])
     if isinstance(rows, range):
-        return (yield from _read_range(buffers, flat, rows.start * width, (last + 1) * width))
+        return _read_range(buffers, flat, rows.start * width, rows.stop * width)
+    return _read_scattered(buffers, flat, rows, width)
+
+
+def _read_scattered(buffers: Buffers, flat: Flat, rows: Int64s, width: int) -> ReadPlan[Bytes]:
+    last = int(rows[-1])
     position, size = _extent(buffers, flat)
     if flat.compression is not None:
         data = yield from _read_range(buffers, flat, 0, (last + 1) * width)
