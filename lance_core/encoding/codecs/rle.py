@@ -18,6 +18,7 @@ from lance_core.encoding.codecs.flat import WORD_BITS, from_bytes, word_dtype
 from lance_core.encoding.codecs.general import decompress_chunks
 from lance_core.encoding.codecs.sequences import read_words
 from lance_core.encoding.kernels import (
+    aranges,
     check_sizes,
     empty,
     gather,
@@ -54,6 +55,8 @@ _LEVEL_RUNS = Rle(16, 8)
 _SHORT_RUN = 6
 """Runs of fewer values on average are short."""
 _LEAST_VALUES = 1 << 14
+_SELDOM = 16
+"""Share of the values that are not the most frequent one, turned over, up to which they are put in afterwards."""
 
 
 def decode(encoding: Rle, chunks: Chunks) -> FixedValues:
@@ -67,11 +70,13 @@ def decode(encoding: Rle, chunks: Chunks) -> FixedValues:
 
 def _expand(runs: npt.NDArray[Any], lengths: Bytes | Int64s, ends: Int64s) -> npt.NDArray[Any]:
     """Repeat each value as often as its run is long."""
+    total = int(ends[-1]) if len(ends) else 0
+    if total < _LEAST_VALUES:
+        return np.repeat(runs, lengths)
+    if len(runs) * _SHORT_RUN < total or not lengths.all():
+        return _expand_long(runs, lengths, ends)
     # numpy repeats one run after the other. Short runs are numbered instead: the sum of the marks up to a value, one at
     # the first value of each run but the first, is the number of its run. That takes two thirds of the time.
-    total = int(ends[-1]) if len(ends) else 0
-    if total < _LEAST_VALUES or len(runs) * _SHORT_RUN < total or not lengths.all():
-        return np.repeat(runs, lengths)
     begins_run, numbers = empty(total, np.uint8), empty(total, np.uint32)
     begins_run.fill(0)
     begins_run[ends[:-1]] = 1
@@ -79,6 +84,20 @@ def _expand(runs: npt.NDArray[Any], lengths: Bytes | Int64s, ends: Int64s) -> np
     np.add.accumulate(numbers, out=numbers)
     values = view_buffer(take_inside(numbers_array(runs), numbers).buffers()[1])
     return values[: total * runs.dtype.itemsize].view(runs.dtype)
+
+
+def _expand_long(runs: npt.NDArray[Any], lengths: Bytes | Int64s, ends: Int64s) -> npt.NDArray[Any]:
+    # Where nearly all values are one, as levels of long lists are, the others are put among them in Arrow's pool. The
+    # memory of `repeat` comes from the system, page by page, every time.
+    common = runs[lengths.argmax()]
+    others = np.flatnonzero(runs != common)
+    sizes = lengths[others].astype(np.int64)
+    if int(sizes.sum()) * _SELDOM > ends[-1]:
+        return np.repeat(runs, lengths)
+    values: npt.NDArray[Any] = empty(int(ends[-1]), runs.dtype)
+    values.fill(common)
+    values[aranges(ends[others] - sizes, sizes)] = np.repeat(runs[others], sizes)
+    return values
 
 
 def decode_at(encoding: Rle, chunks: Chunks, chunk_of: Int64s, index: Int64s) -> FixedValues:

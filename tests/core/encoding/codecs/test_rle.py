@@ -1,6 +1,8 @@
 import tracemalloc
 
 import numpy as np
+import pyarrow as pa
+import pytest
 
 from lance_core.encoding.codecs import rle
 from lance_core.encoding.values import Chunks
@@ -35,3 +37,20 @@ def test_lengths_of_many_short_runs_are_not_widened():
         tracemalloc.stop()
     assert np.array_equal(decoded.data, expected)
     assert peak < 20 * len(values)
+
+
+@pytest.mark.parametrize("seldom", [0, 1, 40])
+def test_long_runs_of_mostly_one_value_are_in_the_memory_of_the_pool(seldom):
+    values, lengths = np.zeros(1_000, "<u8"), np.full(1_000, 250, np.uint8)
+    places = np.arange(seldom) * 24
+    values[places], lengths[places] = places + 7, places % 3
+    before = pa.total_allocated_bytes()
+    decoded = rle.decode(Rle(64), chunks_of(values, lengths, 10))
+    assert np.array_equal(decoded.data, np.repeat(values, lengths))
+    assert pa.total_allocated_bytes() - before >= decoded.data.nbytes
+
+
+def test_long_runs_of_several_values():
+    values, lengths = np.arange(1_000, dtype="<u8") % 7, np.full(1_000, 250, np.uint8)
+    decoded = rle.decode(Rle(64), chunks_of(values, lengths, 10))
+    assert np.array_equal(decoded.data, np.repeat(values, lengths))
