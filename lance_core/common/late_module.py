@@ -42,7 +42,7 @@ class _LateMethod:
     """A method that is not imported yet; the class gets the function in its place."""
 
     def __init__(self, module: str, name: str) -> None:
-        self._place = module, name
+        self._origin = module, name
         self._owner: tuple[type, str] | None = None
 
     def __set_name__(self, owner: type, name: str) -> None:
@@ -50,7 +50,7 @@ class _LateMethod:
 
     @property
     def __wrapped__(self) -> Any:
-        module, name = self._place
+        module, name = self._origin
         return getattr(import_module(module), name)
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:

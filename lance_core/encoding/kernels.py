@@ -365,7 +365,7 @@ def join_ranges(*parts: tuple[Bytes, Int64s]) -> tuple[Bytes, Int64s]:
 
 @cache
 def _nothing() -> pa.Scalar:
-    """What stands between ranges that are joined."""
+    """Return the empty bytes between ranges that are joined."""
     return scalar(b"", pa.large_binary())
 
 

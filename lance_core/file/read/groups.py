@@ -247,14 +247,14 @@ class GroupJob:
         group: The rows.
         selected: Which of them are wanted, counted from the group's first one; None for all.
         keeps_dictionary: Return dictionary-encoded values as such.
-        places: Places among the arrays of the column, each with its number of rows; empty for the next place.
+        indices: Places among the arrays of the column, each with its number of rows; empty for the next place.
     """
 
     read: ColumnRead
     group: _Group
     selected: Int64s | None
     keeps_dictionary: bool
-    places: dict[int, int] = field(default_factory=dict)
+    indices: dict[int, int] = field(default_factory=dict)
 
     @property
     def ranges(self) -> ByteRanges:
@@ -274,11 +274,11 @@ class GroupJob:
             array = group.decode_dictionary(page_buffers)
         else:
             array = group.decode(page_buffers, read.levels)
-        if not self.places:
+        if not self.indices:
             read.arrays.append(array)
         start = 0
-        for place, count in self.places.items():
-            read.arrays[place] = array.slice(start, count)
+        for position, count in self.indices.items():
+            read.arrays[position] = array.slice(start, count)
             start += count
 
 
@@ -303,26 +303,26 @@ def group_jobs(read: ColumnRead, options: ReadOptions) -> list[GroupJob]:
 def _scattered_jobs(read: ColumnRead) -> list[GroupJob]:
     """Put pages together that are alike, wherever they are; their rows go to the places of their pages."""
     kinds: dict[object, list[int]] = {}
-    for place, part in enumerate(read.slices):
+    for position, part in enumerate(read.slices):
         index = read.pages.indexes.get(part.number)
-        kinds.setdefault(type(part.layout) if index is None else index.kind, []).append(place)
+        kinds.setdefault(type(part.layout) if index is None else index.kind, []).append(position)
     jobs: list[GroupJob] = []
     job_of: dict[int, GroupJob] = {}
     for alike in kinds.values():
-        places = iter(alike)
-        for group in _merged(_groups(read, [read.slices[place] for place in alike])):
+        positions = iter(alike)
+        for group in _merged(_groups(read, [read.slices[position] for position in alike])):
             jobs.append(GroupJob(read, group, None, keeps_dictionary=False))
             num_left = group.count
             while num_left:
-                place = next(places)
-                job_of[place], num_left = jobs[-1], num_left - len(read.slices[place].rows)
+                position = next(positions)
+                job_of[position], num_left = jobs[-1], num_left - len(read.slices[position].rows)
     last = None
-    for place, part in enumerate(read.slices):
-        job = job_of[place]
+    for position, part in enumerate(read.slices):
+        job = job_of[position]
         if job is not last:
             read.arrays.append(None)
         last, at = job, len(read.arrays) - 1
-        job.places[at] = job.places.get(at, 0) + len(part.rows) // read.column.path.items_per_row
+        job.indices[at] = job.indices.get(at, 0) + len(part.rows) // read.column.path.items_per_row
     return jobs
 
 
