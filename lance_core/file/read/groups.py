@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import field, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -247,14 +247,14 @@ class GroupJob:
         group: The rows.
         selected: Which of them are wanted, counted from the group's first one; None for all.
         keeps_dictionary: Return dictionary-encoded values as such.
-        indices: Places among the arrays of the column, each with its number of rows; empty for the next place.
+        positions: Positions among the arrays of the column, each with its number of rows; empty for the next one.
     """
 
     read: ColumnRead
     group: _Group
     selected: Int64s | None
     keeps_dictionary: bool
-    indices: dict[int, int] = field(default_factory=dict)
+    positions: dict[int, int] = field(default_factory=dict)
 
     @property
     def ranges(self) -> ByteRanges:
@@ -266,6 +266,7 @@ class GroupJob:
         """Decode the rows."""
         read, group = self.read, self.group
         page_buffers = buffers.moved(-read.base) if read.base else buffers
+        array: Any
         if self.selected is not None and len(self.selected):
             array = group.decode_selected(page_buffers, self.selected, read.levels)
         elif self.selected is not None:
@@ -274,10 +275,10 @@ class GroupJob:
             array = group.decode_dictionary(page_buffers)
         else:
             array = group.decode(page_buffers, read.levels)
-        if not self.indices:
+        if not self.positions:
             read.arrays.append(array)
         start = 0
-        for position, count in self.indices.items():
+        for position, count in self.positions.items():
             read.arrays[position] = array.slice(start, count)
             start += count
 
@@ -301,28 +302,28 @@ def group_jobs(read: ColumnRead, options: ReadOptions) -> list[GroupJob]:
 
 
 def _scattered_jobs(read: ColumnRead) -> list[GroupJob]:
-    """Put pages together that are alike, wherever they are; their rows go to the places of their pages."""
+    """Put pages together that are alike, wherever they are; their rows go where those of their pages belong."""
     kinds: dict[object, list[int]] = {}
-    for position, part in enumerate(read.slices):
+    for number, part in enumerate(read.slices):
         index = read.pages.indexes.get(part.number)
-        kinds.setdefault(type(part.layout) if index is None else index.kind, []).append(position)
+        kinds.setdefault(type(part.layout) if index is None else index.kind, []).append(number)
     jobs: list[GroupJob] = []
     job_of: dict[int, GroupJob] = {}
     for alike in kinds.values():
-        positions = iter(alike)
-        for group in _merged(_groups(read, [read.slices[position] for position in alike])):
+        numbers = iter(alike)
+        for group in _merged(_groups(read, [read.slices[number] for number in alike])):
             jobs.append(GroupJob(read, group, None, keeps_dictionary=False))
             num_left = group.count
             while num_left:
-                position = next(positions)
-                job_of[position], num_left = jobs[-1], num_left - len(read.slices[position].rows)
+                number = next(numbers)
+                job_of[number], num_left = jobs[-1], num_left - len(read.slices[number].rows)
     last = None
-    for position, part in enumerate(read.slices):
-        job = job_of[position]
+    for number, part in enumerate(read.slices):
+        job = job_of[number]
         if job is not last:
             read.arrays.append(None)
         last, at = job, len(read.arrays) - 1
-        job.indices[at] = job.indices.get(at, 0) + len(part.rows) // read.column.path.items_per_row
+        job.positions[at] = job.positions.get(at, 0) + len(part.rows) // read.column.path.items_per_row
     return jobs
 
 
