@@ -74,10 +74,10 @@ def sampled_distinct(values: FixedValues | VariableValues) -> int | None:
     positions = sample_positions(len(values))
     if len(positions) > 2 * _SPARSE_SAMPLE:
         some = positions[:: len(positions) // _SPARSE_SAMPLE]
-        num_of_some, is_word = _num_distinct(values, some), isinstance(values, FixedValues) and values.data.ndim == 1
-        if num_of_some * _OFTEN <= len(some):
-            return num_of_some
-        if num_of_some > (len(some) - 1 if is_word else _REPEATS * len(some)):
+        num_sampled, is_word = _num_distinct(values, some), isinstance(values, FixedValues) and values.data.ndim == 1
+        if num_sampled * _OFTEN <= len(some):
+            return num_sampled
+        if num_sampled > (len(some) - 1 if is_word else _REPEATS * len(some)):
             return None
     whole = to_arrow(values)
     sample = whole if len(positions) == len(values) else whole.take(numbers_array(positions))
