@@ -202,10 +202,10 @@ def _array_of(
     values: Values,
     shared: dict[int, pa.Array],
 ) -> pa.Array:
-    """Return the rows of one column as an array; plain columns of one type are views of one array."""
+    """Return the rows of one column as an array; columns of one type are views of one array."""
     column = segment.last.column
     start, count = segment.start, sum([sum(piece.sizes) for piece in segment.pieces])
-    if _may_be_shared(values) and layout.dictionary is None and column.is_plain:
+    if isinstance(values, FixedValues) and layout.dictionary is None and column.is_plain:
         whole = shared.get(id(column.kind))
         if whole is None:
             every = Decoded(levels=Levels(layout.layers, None, definition), values=values, num_slots=len(values))
@@ -217,13 +217,6 @@ def _array_of(
         segment_values = _look_up(pages, segment_values, [size for piece in segment.pieces for size in piece.sizes])
     levels = Levels(layout.layers, None, None if definition is None else definition[start : start + count])
     return to_arrow(Decoded(levels=levels, values=segment_values, num_slots=count), column.path, column.kind, count)
-
-
-def _may_be_shared(values: Values) -> bool:
-    """Return whether columns may be views of one array: strings if 32-bit offsets count the bytes of all."""
-    if isinstance(values, VariableValues):
-        return values.offsets.dtype == np.int32
-    return isinstance(values, FixedValues)
 
 
 def _cut(values: Values, start: int, end: int) -> Values:

@@ -142,16 +142,6 @@ def test_leaves_of_a_list_read_rows_from_wherever_their_chunks_begin(data_file, 
     assert data_file.read(*rows)["lists"].combine_chunks().equals(lists[rows[0] : rows[1]])
 
 
-def test_strings_of_columns_that_are_alike_are_views_of_one_array(data_file):
-    rows = 4000
-    table = _table(40, lambda: pa.array([f"{one} of many" for one in RNG.integers(0, 1 << 40, rows).tolist()]))
-    data_file.write(table)
-    found = data_file.read(batch_size=rows)
-    assert found.equals(table)
-    places = {column.chunk(0).buffers()[1].address for column in found.columns}
-    assert len(places) <= 1 + 40 * rows // strategy.MOST_TOGETHER
-
-
 @pytest.mark.parametrize(("number", "most"), [(1.5, 133), (None, 180)])
 def test_a_scan_of_columns_of_version_2_0(data_file, calls_of, number, most):
     steps: list[int] = []
