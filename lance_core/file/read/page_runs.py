@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from dataclasses import field
 from itertools import chain, pairwise
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from lance_core.common.frozen import mutable, replace
+from lance_core.common.frozen import NamedTuple, mutable, replace
 from lance_core.encoding.codecs import fsst
 from lance_core.encoding.kernels import gather, starts_of
 from lance_core.encoding.layouts import chunk_table, mini_block
