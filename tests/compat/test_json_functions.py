@@ -137,7 +137,7 @@ def test_many_documents_are_not_parsed_one_by_one(tmp_path: Path, monkeypatch):
     theirs = lance.write_dataset(rows, path, data_storage_version="2.2")
     mine = lance_core.dataset(path)
     monkeypatch.setattr(json_find, "find_all", None)
-    monkeypatch.setattr(sql_json, "find_all", None)
+    monkeypatch.setattr(sql_json.json_find, "find_all", None)
     paths = ["$.a", "$.o.p[0]", "$.o.p[1]", "$.o.p[last]", "$.o", "$.nope", "$[0]"]
     functions = ["json_extract", "json_exists", "json_array_length"]
     same((mine, theirs), [f"{function}(j, '{one}')" for function in functions for one in paths])
