@@ -126,10 +126,11 @@ def with_plain_head(head: Bytes, frame: bytes, size: int) -> bytes:
         head: Up to 128 KiB.
         frame: A frame without checksum.
         size: Bytes that it holds.
+
+    Source: RFC 8878, sections 3.1.1.1 and 3.1.1.2: the header of a frame, and of its blocks.
     """
-    kind = frame[
-        4
-    ]  # bits 6 and 7: bytes of the content's size, 5: no window is told, 0 and 1: bytes of a dictionary's id
+    # Bits 6 and 7: bytes of the content's size; 5: no window is told; 0 and 1: bytes of a dictionary's id.
+    kind = frame[4]
     blocks = 5 + (0 if kind & 0x20 else 1) + (0, 1, 2, 4)[kind & 3] + ((kind & 0x20) >> 5, 2, 4, 8)[kind >> 6]
     told = _FRAME_START + (len(head) + size).to_bytes(4, "little") + (len(head) << 3).to_bytes(3, "little")
     return told + head.tobytes() + frame[blocks:]
