@@ -92,7 +92,8 @@ def execute_compaction_plan(
         storage_options: Options of the store.
 
     Raises:
-        Exception: A task failed for good; the files of all tasks are removed, but for those of tasks that still run.
+        Exception: A task failed for good; the files of all tasks are removed, but for those of tasks that still run and
+            what a killed one was writing, which a clean-up removes.
     """
     return execute_plan(dataset, plan, run=partial(run_tasks, spark), storage_options=storage_options)
 

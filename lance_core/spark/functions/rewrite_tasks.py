@@ -64,7 +64,7 @@ def execute_plan(
 
     Raises:
         Exception: A task failed for good; the files of all tasks are removed, but for those of tasks that run on for
-            seconds.
+            seconds and what a killed one was writing, which a clean-up removes.
     """
     if dataset.version != plan.read_version:
         dataset = dataset.checkout_version(plan.read_version)
