@@ -9,17 +9,20 @@ from typing import Any
 
 
 class LateModule:
-    """Stands for a module, whose names it has.
+    """Stands for a module or an object in it, whose names it has.
 
     Args:
         name: Name of the module.
+        inside: Name of the object.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, inside: str | None = None) -> None:
         self._name = name
+        self._inside = inside
 
     def __getattr__(self, name: str) -> Any:
-        value = getattr(import_module(self._name), name)
+        module = import_module(self._name)
+        value = getattr(module if self._inside is None else getattr(module, self._inside), name)
         setattr(self, name, value)
         return value
 

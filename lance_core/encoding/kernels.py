@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 import threading
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -25,8 +26,13 @@ _MOST_BYTES_ONE_BY_ONE = 1 << 12
 """So many bytes are moved one by one faster than it takes to look for a better way."""
 
 _MOST_RANGES_JOINED = 128
-"""So many ranges are cut out and joined by Python faster than Arrow is asked for them; a process that asks it for the
-first time imports its kernels, which takes 5 ms. The memory is that of Arrow's pool, as in all other cases."""
+"""So many ranges are cut out and joined by Python faster than Arrow is asked for them. The memory is that of Arrow's
+pool, as in all other cases."""
+
+_MOST_JOINED_BEFORE_IMPORT = 1 << 13
+"""The same in a process that has not imported Arrow's kernels, which takes 5 ms."""
+
+_KERNELS = "pyarrow._compute"
 
 _MOST_EMPTY = 1 << 15
 """Elements without bytes, of 8 bytes each, that are added so that Arrow makes less room."""
@@ -127,9 +133,13 @@ def gather(memory: Bytes, starts: Int64s, sizes: Int64s) -> Bytes:
     ends = starts + sizes
     if (starts[1:] == ends[:-1]).all():
         return memory[int(starts[0]) : int(ends[-1])]
-    if len(starts) <= _MOST_RANGES_JOINED:
+    if _is_joined(len(starts)):
         return _joined(memory, starts, ends)
     return _take(memory, starts, ends, np.arange(len(starts)))
+
+
+def _is_joined(num_ranges: int) -> bool:
+    return num_ranges <= (_MOST_RANGES_JOINED if _KERNELS in sys.modules else _MOST_JOINED_BEFORE_IMPORT)
 
 
 def _joined(memory: Bytes, starts: Int64s, ends: Int64s, head: bytes = b"", tail: bytes = b"") -> Bytes:
@@ -153,7 +163,7 @@ def gather_between(memory: Bytes, starts: Int64s, sizes: Int64s, head: bytes, ta
     ends = starts + sizes
     largest = int(sizes.argmax())
     room = int(sizes[largest])
-    if len(starts) <= _MOST_RANGES_JOINED or room < max(len(head), len(tail)):
+    if _is_joined(len(starts)) or room < max(len(head), len(tail)):
         return _joined(memory, starts, ends, head, tail)
     # The largest range stands at both ends as well, and is written over there: another copy of all would cost more.
     cut_points = np.empty(len(starts) + 2, np.int64)
@@ -202,7 +212,7 @@ def _kernels() -> Any:
     `pyarrow.compute` wraps each of them in a function when it is imported, which takes 50 ms: more than the first scan
     of a small table.
     """
-    return importlib.import_module("pyarrow._compute")
+    return importlib.import_module(_KERNELS)
 
 
 @cache

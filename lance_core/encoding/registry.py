@@ -6,23 +6,13 @@ Source: message ``CompressiveEncoding`` and its uses in mini-block chunks, block
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from lance_core.common.late_module import LateModule
 from lance_core.encoding.arrow_values import take_values
-from lance_core.encoding.codecs import (
-    bitpack,
-    byte_stream_split,
-    fixed_size_list,
-    flat,
-    fsst,
-    general,
-    packed_struct,
-    rle,
-    sequences,
-    variable,
-)
+from lance_core.encoding.codecs import bitpack, fixed_size_list, flat, general, packed_struct, variable
 from lance_core.encoding.codecs.codec import (
     CODECS,
     decode_block,
@@ -38,6 +28,7 @@ from lance_core.encoding.codecs.codec import (
 from lance_core.encoding.kernels import check_chunks, starts_of
 from lance_core.encoding.values import Chunks, FixedValues
 from lance_core.errors import CorruptDataError
+from lance_core.format.file.encodings import BlockRle, ByteStreamSplit, Constant, Delta, Dictionary, Fsst, Range, Rle
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,22 +48,28 @@ CODECS.update(
         flat.FLAT,
         bitpack.INLINE_BITPACKING,
         bitpack.OUT_OF_LINE_BITPACKING,
-        byte_stream_split.BYTE_STREAM_SPLIT,
-        rle.RLE,
-        rle.BLOCK_RLE,
         variable.VARIABLE,
         variable.PACKED_VARIABLE,
-        fsst.FSST,
         general.GENERAL,
         fixed_size_list.FIXED_SIZE_LIST,
         packed_struct.PACKED_STRUCT,
         packed_struct.VARIABLE_PACKED_STRUCT,
-        sequences.CONSTANT,
-        sequences.RANGE,
-        sequences.DELTA,
-        sequences.DICTIONARY,
     )
 )
+CODECS.update(
+    (kind, cast("Codec[Any]", LateModule(f"lance_core.encoding.codecs.{module}", name)))
+    for kind, module, name in (
+        (ByteStreamSplit, "byte_stream_split", "BYTE_STREAM_SPLIT"),
+        (Rle, "rle", "RLE"),
+        (BlockRle, "rle", "BLOCK_RLE"),
+        (Fsst, "fsst", "FSST"),
+        (Constant, "sequences", "CONSTANT"),
+        (Range, "sequences", "RANGE"),
+        (Delta, "sequences", "DELTA"),
+        (Dictionary, "sequences", "DICTIONARY"),
+    )
+)
+"""These are imported when a file has them: most have none."""
 
 _SMALL_BYTES = 1 << 22
 """Blocks of so many bytes in all cost more for their steps than for laying them end to end."""

@@ -5,11 +5,35 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow as pa
+
+import lance_core
+
 HEAVY = ["pyspark", "dagster", "pandas", "polars", "fsspec", "sqlglot", "pyarrow.dataset", "lance"]
 
 
 def test_import_is_light():
     code = f"import sys, lance_core; lance_core.dataset; print([name for name in {HEAVY!r} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+SELDOM = [
+    "zstandard",
+    "pyarrow._compute",
+    "lance_core.encoding.codecs.fsst",
+    "lance_core.encoding.codecs.rle",
+    "lance_core.encoding.layouts.sparse",
+    "lance_core.encoding.layouts.scattered_lists",
+    "lance_core.file.read.scalar",
+]
+
+
+def test_a_take_of_plain_columns_imports_nothing_that_others_need(tmp_path):
+    texts = [f"{number * 7919 % 10_007} lines of a log, which repeat what others say" for number in range(20_000)]
+    table = lance_core.write_dataset(pa.table({"text": texts, "number": range(20_000)}), tmp_path)
+    work = f"rows = lance_core.dataset({table.uri!r}).take(list(range(0, 20_000, 200)))"
+    code = f"import sys, lance_core; {work}; print([name for name in {SELDOM!r} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 

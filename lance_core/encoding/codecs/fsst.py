@@ -323,16 +323,6 @@ def _expand(page: _Page, out: Bytes) -> tuple[Int64s, Int64s]:
     return positions
 
 
-def differ_in_tables(ours: Encoding, theirs: Encoding) -> bool:
-    """Return whether two encodings are FSST with codes that are encoded alike."""
-    return isinstance(ours, Fsst) and isinstance(theirs, Fsst) and ours.values == theirs.values
-
-
-def codes_of(encoding: Encoding) -> Encoding:
-    """Return the encoding of the codes; of anything else that encoding itself."""
-    return encoding.values if isinstance(encoding, Fsst) else encoding
-
-
 def _offsets_of(encoding: Fsst) -> Variable:
     """Return the encoding of the codes; `_unwrap` has seen to it that offsets are plain."""
     return Variable(encoding.values.offset_bits)

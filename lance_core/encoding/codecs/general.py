@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from lance_core.common.late_module import LateModule
 from lance_core.common.limits import check_limit
 from lance_core.encoding.codecs.codec import CODECS, Codec, Scalar, decode_strings, num_buffers
-from lance_core.encoding.codecs.zstd import ZSTD, with_plain_head
 from lance_core.encoding.kernels import (
     MAX_OUTPUT_BYTES,
     check_sizes,
@@ -39,9 +39,12 @@ from lance_core.format.file.encodings import Compression, General
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from lance_core.encoding.codecs import zstd
     from lance_core.encoding.codecs.zstd import Compress
     from lance_core.encoding.values import Bytes, Chunks, Int64s, LeafValues
     from lance_core.format.file.encodings import Encoding
+else:  # it imports the package, which few tables need
+    zstd = LateModule("lance_core.encoding.codecs.zstd")
 
 _ZSTD_MAGIC = 0xFD2FB528
 _ZSTD_RESERVED_BIT = 0x10
@@ -97,7 +100,7 @@ def decompress_one(compression: Compression, data: memoryview) -> memoryview:
         return memoryview(_decode_lz4("lz4", framed, claim) or b"")
     out: Bytes = empty(claim, np.uint8)
     if claim:
-        ZSTD.decompress(np.frombuffer(data, np.uint8)[_ZSTD_HEAD:], out)
+        zstd.ZSTD.decompress(np.frombuffer(data, np.uint8)[_ZSTD_HEAD:], out)
     return out.data
 
 
@@ -218,7 +221,7 @@ def _decompress_zstd(memory: Bytes, starts: Int64s, sizes: Int64s) -> tuple[Byte
     def fill(part: slice) -> None:
         target = out[int(bounds[part.start]) : int(bounds[part.stop])]
         if len(target):
-            ZSTD.decompress(gather(memory, starts[part] + 8, sizes[part] - 8), target)
+            zstd.ZSTD.decompress(gather(memory, starts[part] + 8, sizes[part] - 8), target)
 
     run_parts(fill, claims)
     return out, claims
@@ -252,7 +255,7 @@ _HEADS = {Compression.LZ4: "<u4", Compression.ZSTD: "<u8"}
 def _compressor(compression: Compression, level: int | None, largest: int) -> Compress:
     """Return what compresses ranges of at most so many bytes in this thread."""
     if compression is Compression.ZSTD:
-        return ZSTD.compressor(level, largest)
+        return zstd.ZSTD.compressor(level, largest)
     return _compress_lz4
 
 
@@ -333,7 +336,7 @@ def _compress(
         bodies, body_sizes = starts[part] + heads[part], sizes[part] - heads[part]
         frames = _frames(memory, bodies, body_sizes, compress_one)
         bounds = zip(starts[part].tolist(), bodies.tolist(), frames, body_sizes.tolist(), strict=True)
-        return [with_plain_head(memory[start:body], frame, size) for start, body, frame, size in bounds]
+        return [zstd.with_plain_head(memory[start:body], frame, size) for start, body, frame, size in bounds]
 
     claims = sizes.astype(_HEADS[compression])
     frames = [frame for part in run_parts(compress, sizes) for frame in part]

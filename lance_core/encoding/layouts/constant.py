@@ -25,10 +25,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lance_core.common.late_module import LateModule
 from lance_core.encoding import registry
 from lance_core.encoding.arrow_values import offset_dtype
 from lance_core.encoding.kernels import empty, gather, starts_of
-from lance_core.encoding.layouts import sparse
 from lance_core.encoding.layouts.page import Decoded, EncodedPage
 from lance_core.encoding.repdef import Levels, max_def, max_rep, rows_of_levels, widen
 from lance_core.encoding.values import FixedValues, VariableValues
@@ -38,10 +38,13 @@ from lance_core.format.file.page_layout import ConstantLayout, Layer
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from lance_core.encoding.layouts import sparse
     from lance_core.encoding.options import PageOptions
     from lance_core.encoding.repdef import LevelArray, Mask
     from lance_core.encoding.values import Bytes, Int64s, Values
     from lance_core.format.file.encodings import Encoding
+else:  # levels of file version 2.3
+    sparse = LateModule("lance_core.encoding.layouts.sparse")
 
 MAX_INLINE_BYTES = 32
 _LONG_RUN = 1 << 13

@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 import numpy as np
 
 from lance_core.common.frozen import NamedTuple, frozen
+from lance_core.common.late_module import LateModule
 from lance_core.encoding import registry
 from lance_core.encoding.arrow_values import take_values
-from lance_core.encoding.codecs import fsst
 from lance_core.encoding.codecs.dictionary import index_dtype
 from lance_core.encoding.kernels import empty, gather_windows, starts_of
 from lance_core.encoding.layouts import blob
@@ -36,7 +36,7 @@ from lance_core.encoding.repdef import Levels, max_rep, merge_layers, pick_level
 from lance_core.encoding.strategy import SPARSE_VALUES_SHARE
 from lance_core.encoding.values import Chunks, DictionaryValues, FixedValues, StructValues, VariableValues
 from lance_core.errors import CorruptDataError
-from lance_core.format.file.encodings import Flat, Fsst
+from lance_core.format.file.encodings import Flat, Fsst, codes_of, differ_in_tables
 from lance_core.format.file.page_layout import MiniBlockLayout
 
 if TYPE_CHECKING:
@@ -44,12 +44,15 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from lance_core.encoding.codecs import fsst
     from lance_core.encoding.layouts.shared_levels import LeafLevels
     from lance_core.encoding.options import PageOptions
     from lance_core.encoding.repdef import LevelArray, Mask
     from lance_core.encoding.values import Bytes, Int64s, Values
     from lance_core.format.file.encodings import Encoding
     from lance_core.format.file.page_layout import PageLayout
+else:  # lance_core writes it only where it is asked to
+    fsst = LateModule("lance_core.encoding.codecs.fsst")
 
 _T = TypeVar("_T")
 
@@ -92,7 +95,7 @@ class ChunkRun:
 def is_alike(ours: MiniBlockLayout, theirs: MiniBlockLayout) -> bool:
     """True if chunks of two pages can be decoded together."""
     return (
-        (ours.values == theirs.values or fsst.differ_in_tables(ours.values, theirs.values))
+        (ours.values == theirs.values or differ_in_tables(ours.values, theirs.values))
         and (ours.dictionary is None) == (theirs.dictionary is None)
         and (ours.rep is None) == (theirs.rep is None)
         and (ours.definition is None) == (theirs.definition is None)
@@ -194,7 +197,7 @@ def decode(
 
 def _decode_codes(run: ChunkRun, chunks: Chunks, positions: Int64s | None) -> Values:
     """Return the strings of pages with symbol tables of their own, or some of them."""
-    encoding = fsst.codes_of(run.layouts[0].values)
+    encoding = codes_of(run.layouts[0].values)
     codes = registry.decode_chunks(encoding, chunks) if positions is None else pick_values(encoding, chunks, positions)
     assert isinstance(codes, VariableValues)  # noqa: S101 - `is_alike` allows nothing else
     tables = [layout.values.symbol_table for layout in run.layouts if isinstance(layout.values, Fsst)]

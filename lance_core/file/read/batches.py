@@ -14,12 +14,12 @@ import numpy as np
 import pyarrow as pa
 
 from lance_core.common.frozen import NamedTuple, frozen, mutable
+from lance_core.common.late_module import LateModule
 from lance_core.encoding.arrow_values import join_values, slice_values, take_values
 from lance_core.encoding.kernels import starts_of
 from lance_core.encoding.layouts import mini_block
 from lance_core.encoding.layouts.chunk_table import byte_ranges, select_range, select_rows
 from lance_core.encoding.layouts.page import Decoded, to_arrow
-from lance_core.encoding.layouts.scattered_lists import ListRun, decode_rows, shares_levels
 from lance_core.encoding.layouts.scattered_values import (
     decode_all,
     decode_fixed_width,
@@ -43,8 +43,9 @@ from lance_core.format.file.encodings import General
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from lance_core.encoding.layouts import scattered_lists
     from lance_core.encoding.layouts.chunk_table import ChunkSelection, ChunkTable
-    from lance_core.encoding.layouts.scattered_lists import RowValues
+    from lance_core.encoding.layouts.scattered_lists import ListRun, RowValues
     from lance_core.encoding.layouts.scattered_values import Scattered
     from lance_core.encoding.plans import RangeBuffers
     from lance_core.encoding.repdef import LevelArray
@@ -53,6 +54,8 @@ if TYPE_CHECKING:
     from lance_core.file.read.column import PageSlice
     from lance_core.file.read.column_read import ColumnRead, Job, ReadOptions
     from lance_core.format.file.page_layout import MiniBlockLayout
+else:  # many tables have no lists
+    scattered_lists = LateModule("lance_core.encoding.layouts.scattered_lists")
 
 _NOT_YET = pa.nulls(0)
 
@@ -241,7 +244,9 @@ class _ListColumn(NamedTuple):
         """Return the chunks in memory."""
         starts, sizes, counts = self.table.grid[:3, self.selection.chunks]
         positions = buffers.in_memory(starts + self.read.base)
-        return ListRun(layout=self.layout, starts=positions, sizes=sizes, counts=counts, selection=self.selection)
+        return scattered_lists.ListRun(
+            layout=self.layout, starts=positions, sizes=sizes, counts=counts, selection=self.selection
+        )
 
     def finish(self, rows: RowValues, shared: SharedLevels) -> None:
         """Make the array of the rows."""
@@ -270,14 +275,14 @@ class ListJob:
     def decode(self, buffers: RangeBuffers) -> None:
         """Decode the rows."""
         shared = SharedLevels()
-        decoded = decode_rows(buffers.memory, [column.run(buffers) for column in self.columns])
+        decoded = scattered_lists.decode_rows(buffers.memory, [column.run(buffers) for column in self.columns])
         for column, rows in zip(self.columns, decoded, strict=True):
             column.finish(rows, shared)
 
     def takes(self, column: _ListColumn) -> bool:
         """Return whether a column of the same file encodes its levels alike."""
         first = self.columns[0]
-        return first.read.base == column.read.base and shares_levels(first.layout, column.layout)
+        return first.read.base == column.read.base and scattered_lists.shares_levels(first.layout, column.layout)
 
 
 def batch_jobs(reads: Sequence[ColumnRead], options: ReadOptions) -> tuple[list[Job], list[ColumnRead]]:

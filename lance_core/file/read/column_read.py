@@ -12,7 +12,7 @@ from lance_core.encoding.plans import ByteRanges, extents_of, split_rows
 from lance_core.errors import CorruptDataError
 from lance_core.file.read import strategy
 from lance_core.file.read.column import PageSlice, items_of
-from lance_core.format.file.page_layout import MiniBlockLayout
+from lance_core.format.file.page_layout import ConstantLayout, MiniBlockLayout
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -83,6 +83,13 @@ class ColumnRead:
         if slices is None:
             slices = self._slices = [self.slice_of(number, rows) for number, rows in self.spans]
         return slices
+
+    @property
+    def is_constant(self) -> bool:
+        """True if the values of all pages are known without reading them."""
+        return self.whole is None and all(
+            isinstance(self.pages.layout(self.column, number), ConstantLayout) for number, _ in self.spans
+        )
 
     def slice_of(self, number: int, rows: Rows) -> PageSlice:
         """Return rows of a page."""

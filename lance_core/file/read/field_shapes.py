@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lance_core.common.frozen import NamedTuple
-from lance_core.encoding.layouts.scalar_arrays import maker, nest_of
+from lance_core.common.late_module import LateModule
 from lance_core.encoding.leaves import is_list_field, leaf_paths
 from lance_core.file.read.strategy import GUESSED_STRING_BYTES, LEVELS_SHARE
 from lance_core.format.schema import JSON, arrow_type_of
@@ -18,9 +18,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lance_core.encoding.codecs.codec import Shape
+    from lance_core.encoding.layouts import scalar_arrays
     from lance_core.encoding.layouts.scalar_arrays import Make, Nest
     from lance_core.encoding.leaves import LeafPath
     from lance_core.format.schema import Field
+else:  # for single rows
+    scalar_arrays = LateModule("lance_core.encoding.layouts.scalar_arrays")
 
 _RECENT = 8
 
@@ -87,12 +90,12 @@ class FieldShape:
             return None
         if self.field.is_leaf:
             return ScalarForm(forms, None)
-        nest = nest_of(self.field, self.kind)
+        nest = scalar_arrays.nest_of(self.field, self.kind)
         return None if nest is None else ScalarForm(forms, nest)
 
 
 def _maker_of(leaf: LeafShape) -> tuple[Shape, Make] | None:
-    return None if leaf.is_dictionary or leaf.path.leaf.logical_type == JSON else maker(leaf.kind)
+    return None if leaf.is_dictionary or leaf.path.leaf.logical_type == JSON else scalar_arrays.maker(leaf.kind)
 
 
 _recent: deque[tuple[tuple[Field, ...], list[FieldShape]]] = deque(maxlen=_RECENT)

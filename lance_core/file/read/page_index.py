@@ -9,9 +9,10 @@ import numpy as np
 import pyarrow as pa
 
 from lance_core.common.frozen import NamedTuple, frozen
+from lance_core.common.late_module import LateModule
 from lance_core.encoding.arrow_values import buffer_view, join_values, num_bytes_of, own_values
 from lance_core.encoding.kernels import starts_of
-from lance_core.encoding.layouts import chunk_table, full_zip, mini_block, sparse
+from lance_core.encoding.layouts import chunk_table, full_zip, mini_block
 from lance_core.encoding.layouts.chunk_table import PageWords, join_tables
 from lance_core.errors import CorruptDataError
 from lance_core.format.file.page_layout import ConstantLayout, FullZipLayout, MiniBlockLayout, SparseLayout
@@ -19,12 +20,15 @@ from lance_core.format.file.page_layout import ConstantLayout, FullZipLayout, Mi
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from lance_core.encoding.layouts import sparse
     from lance_core.encoding.layouts.chunk_table import ChunkTable
     from lance_core.encoding.layouts.sparse import SparsePage
     from lance_core.encoding.plans import Ranges
     from lance_core.encoding.values import Bytes, Int64s, Values
     from lance_core.file.read.column import PageSlice
     from lance_core.format.file.page_layout import PageLayout
+else:  # pages of file version 2.3
+    sparse = LateModule("lance_core.encoding.layouts.sparse")
 
 
 @frozen

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from lance_core.common.frozen import NamedTuple, mutable, replace
-from lance_core.encoding.codecs import fsst
 from lance_core.encoding.kernels import gather, starts_of
 from lance_core.encoding.layouts import chunk_table, mini_block
 from lance_core.encoding.plans import ByteRanges
@@ -21,7 +20,7 @@ from lance_core.file.read import strategy
 from lance_core.file.read.column_read import ColumnRead
 from lance_core.file.read.groups import chunk_group
 from lance_core.file.read.page_index import MiniBlockIndex
-from lance_core.format.file.encodings import Fsst
+from lance_core.format.file.encodings import Fsst, codes_of
 from lance_core.format.file.page_layout import MiniBlockLayout
 
 if TYPE_CHECKING:
@@ -211,7 +210,7 @@ def _kind(layout: MiniBlockLayout) -> object:
     """Return what pages are alike in."""
     key = (
         type(layout.values),
-        fsst.codes_of(layout.values),
+        codes_of(layout.values),
         layout.definition,
         layout.rep,
         layout.layers,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pyarrow as pa
 
 from lance_core.common.frozen import frozen
+from lance_core.common.late_module import LateModule
 from lance_core.encoding.layouts.shared_levels import SharedLevels
 from lance_core.encoding.leaves import join_leaves
 from lance_core.encoding.plans import together
@@ -24,7 +25,6 @@ from lance_core.file.read.field_reader import pick_joined, selected_rows
 from lance_core.file.read.groups import group_jobs, joined_jobs
 from lance_core.file.read.page_index import PageRead, decode_indexes, index_ranges
 from lance_core.file.read.page_runs import page_runs
-from lance_core.file.read.scalar import ScalarJob
 from lance_core.format.file.page_layout import MiniBlockLayout
 
 if TYPE_CHECKING:
@@ -32,12 +32,15 @@ if TYPE_CHECKING:
 
     from lance_core.encoding.plans import Plan, Ranges, ReadPlan, Rows
     from lance_core.encoding.values import Int64s
+    from lance_core.file.read import scalar
     from lance_core.file.read.cache import PageCache
     from lance_core.file.read.column import Column, PageSlice
     from lance_core.file.read.column_read import Job
     from lance_core.file.read.field_reader import FieldReader
     from lance_core.file.read.field_shapes import FieldShape
     from lance_core.file.read.page_runs import PageRun, PagesRead
+else:  # what reads single rows, unless pages are constant
+    scalar = LateModule("lance_core.file.read.scalar")
 
 
 @frozen
@@ -162,14 +165,18 @@ def plan_fields(
     elif not isinstance(rows, range) and len(rows) <= strategy.MOST_DIRECT_ROWS:
         is_scalar = strategy.is_scalar(len(rows), len(columns))
         gathers = strategy.gathers_values(len(columns), is_scalar=is_scalar)
-        direct, scalar = DirectJob(), ScalarJob(rows, reads_bytes=is_scalar)
+        direct = DirectJob()
         left = [
             number
             for number, field in enumerate(fields)
             if not (gathers and field.num_leaves == 1 and direct.takes(reads[number][0], arrays[number]))
-            and not scalar.takes(field.shape, reads[number], arrays[number])
         ]
-        jobs += [job for job in (direct, scalar) if job.is_needed]
+        jobs += [direct] if direct.is_needed else []
+        if one_by_one := [number for number in left if is_scalar or all(read.is_constant for read in reads[number])]:
+            job = scalar.ScalarJob(rows)
+            taken = {number for number in one_by_one if job.takes(fields[number].shape, reads[number], arrays[number])}
+            left = [number for number in left if number not in taken]
+            jobs += [job] if job.is_needed else []
     if left:
         jobs += _vector_jobs([reads[number] for number in left], rows, None if is_late else selected)
     yield from _decode(jobs)

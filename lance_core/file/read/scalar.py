@@ -56,14 +56,12 @@ class ScalarJob:
 
     Args:
         rows: The rows.
-        reads_bytes: Whether to take more than fields whose values are known without reading any bytes.
     """
 
-    __slots__ = ("_alike", "_leaves", "_nested", "_numbers", "_reads_bytes", "_rows")
+    __slots__ = ("_alike", "_leaves", "_nested", "_numbers", "_rows")
 
-    def __init__(self, rows: Int64s, *, reads_bytes: bool) -> None:
+    def __init__(self, rows: Int64s) -> None:
         self._rows = rows
-        self._reads_bytes = reads_bytes
         self._numbers: list[int] = rows.tolist()
         self._leaves: list[list[Run]] = []
         self._alike: dict[tuple[Make, tuple[int, bool]], _Alike] = {}
@@ -82,7 +80,7 @@ class ScalarJob:
             return False
         leaves: list[list[Run]] = []
         for read, (wanted, _) in zip(reads, form.makers, strict=True):
-            runs = runs_of(read, wanted, self._rows, self._numbers, reads_bytes=self._reads_bytes)
+            runs = runs_of(read, wanted, self._rows, self._numbers)
             if runs is None:
                 return False
             leaves += (runs,)

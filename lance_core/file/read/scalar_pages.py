@@ -196,7 +196,7 @@ levels, and an object (`alike`) that is the same for pages of which both are the
 column are, also given as plain numbers; None if one is read otherwise. `read` reads rows at positions in the memory."""
 
 
-def runs_of(read: ColumnRead, shape: Shape, rows: Int64s, numbers: list[int], *, reads_bytes: bool) -> list[Run] | None:
+def runs_of(read: ColumnRead, shape: Shape, rows: Int64s, numbers: list[int]) -> list[Run] | None:
     """Return where the rows of a column are; None if they are not read value by value.
 
     Args:
@@ -204,16 +204,11 @@ def runs_of(read: ColumnRead, shape: Shape, rows: Int64s, numbers: list[int], *,
         shape: What values are wanted.
         rows: The rows.
         numbers: The same as plain numbers.
-        reads_bytes: Whether to take more than pages whose values are known without reading any bytes.
     """
-    if read.whole is not None and not reads_bytes:
-        return None
     cached = read.pages
     runs: list[Run] = []
     at = 0
     for number, inside in read.spans if read.whole is None else _WHOLE_COLUMN:
-        if not reads_bytes and not isinstance(cached.layout(read.column, number), ConstantLayout):
-            return None
         page = cached.scalar_pages.get((number, shape), _NOT_OPEN)
         if page is _NOT_OPEN:
             page = cached.scalar_pages[number, shape] = _open_page(read, number, shape)

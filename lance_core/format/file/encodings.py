@@ -238,6 +238,16 @@ def decode_encoding(message: pb.CompressiveEncoding, depth: int = 0) -> Encoding
     return MESSAGES[name].decode(getattr(message, name), depth)
 
 
+def differ_in_tables(ours: Encoding, theirs: Encoding) -> bool:
+    """Return whether two encodings are FSST with codes that are encoded alike."""
+    return isinstance(ours, Fsst) and isinstance(theirs, Fsst) and ours.values == theirs.values
+
+
+def codes_of(encoding: Encoding) -> Encoding:
+    """Return the encoding of the codes of FSST; of anything else that encoding itself."""
+    return encoding.values if isinstance(encoding, Fsst) else encoding
+
+
 def value_bits(encoding: Encoding) -> int:
     """Return the bits of a value of a sequence of integers, 0 if that is not what the encoding is for."""
     match encoding:

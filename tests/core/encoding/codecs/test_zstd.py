@@ -21,7 +21,7 @@ WORDS = [b"connection ", b"accepted ", b"from ", b"worker ", b"timeout ", b"retr
 
 @pytest.fixture(params=KINDS, ids=["arrow", "package"])
 def zstd(request, monkeypatch):
-    monkeypatch.setattr(general, "ZSTD", request.param)
+    monkeypatch.setattr(general.zstd, "ZSTD", request.param)
     return request.param
 
 
