@@ -417,7 +417,7 @@ class FileCaches:
     Args:
         most_files: Number of files.
         most_bytes: Bytes of all entries.
-        step: Bytes are counted when so many files were opened: to ask 64 small files takes a tenth of opening another.
+        step: Bytes are counted when so many files were opened: to ask all of them takes less than opening one.
             Behind a file that takes more than its share of the bytes they are counted at once.
     """
 
@@ -425,7 +425,7 @@ class FileCaches:
         self,
         most_files: int = strategy.MOST_CACHED_FILES,
         most_bytes: int = strategy.MOST_CACHED_BYTES,
-        step: int = 8,
+        step: int = 64,
     ) -> None:
         self._step, self._num_found = step, 0
         self._most_files = most_files
@@ -468,11 +468,14 @@ class FileCaches:
 
     def _drop(self) -> None:
         """Drop the files that were found first while all together are too large."""
-        num_bytes = sum([cache.budget.num_bytes for cache in self._files.values()])
+        num_bytes = self._num_bytes()
         while len(self._files) > 1 and num_bytes > self._most_bytes:
             _, dropped = self._files.popitem(last=False)
             num_bytes -= dropped.budget.num_bytes
             dropped.empty()
+
+    def _num_bytes(self) -> int:
+        return sum([entry.budget.num_bytes for entry in self._files.values()])
 
     def has_room(self, cache: FileCache, most_of_file: int | None = None) -> bool:
         """Return whether a scan may keep the metadata of a file: it is one of these, and they are not too large.
@@ -483,11 +486,9 @@ class FileCaches:
         """
         if most_of_file is not None and cache.budget.num_bytes > most_of_file:
             return False
+        most_of_all = self._most_bytes if most_of_file is None else min(4 * most_of_file, self._most_bytes)
         with self._lock:
-            files = list(self._files.values())
-        most_of_all = self._most_bytes if most_of_file is None else 4 * most_of_file
-        num_bytes = sum([entry.budget.num_bytes for entry in files])
-        return cache in files and num_bytes < min(most_of_all, self._most_bytes)
+            return self._files.get(cache.file) is cache and self._num_bytes() < most_of_all
 
 
 FILE_CACHES = FileCaches()

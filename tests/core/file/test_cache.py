@@ -130,6 +130,13 @@ def test_few_files_and_bytes_are_kept():
     assert known.find("a").budget.num_bytes == 0
 
 
+def test_the_files_of_a_take_stay():
+    """A thousand rows lie in all files of a table, and so do those of the next take."""
+    known = FileCaches()
+    found = {name: known.find(name) for name in range(160)}
+    assert all(known.find(name) is entry for name, entry in found.items())
+
+
 def test_what_is_kept_is_counted(tmp_path, data_file, monkeypatch):
     known = FileCaches()
     monkeypatch.setattr("lance_core.file.read.reader.FILE_CACHES", known)
