@@ -10,6 +10,7 @@ from __future__ import annotations
 from itertools import accumulate, chain, pairwise
 from typing import TYPE_CHECKING, Any, cast
 
+import numpy as np
 import pyarrow as pa
 
 from lance_core.common.frozen import frozen
@@ -112,6 +113,38 @@ def plan_rows(
         return _plan_leaves(cast("Sequence[LeavesField]", fields), rows, selected, bytes_beside)
     plan = together([field.plan(rows) for field in fields])
     return plan if selected is None else selected_rows(plan, selected)
+
+
+def plan_take(fields: Sequence[FieldReader], rows: Int64s) -> tuple[ReadPlan[list[list[pa.Array]]], bool]:
+    """Read rows by themselves, or as ranges with what lies between them, of which it tells.
+
+    Args:
+        fields: As of `plan_rows`, as is the result of the plan.
+        rows: At least one, ascending.
+    """
+    first, num_rows = int(rows[0]), len(rows)
+    span = int(rows[-1]) + 1 - first
+    if strategy.is_consecutive(num_rows, span):
+        return plan_rows(fields, range(first, first + span)), True
+    if not (strategy.is_scalar(num_rows, len(fields)) or strategy.are_fetched(num_rows, span)):
+        widths = [width for field in fields for width in field.widths]
+        if strategy.is_dense(num_rows, span, widths):
+            return _plan_dense(fields, rows, strategy.kept_window_rows(widths, 1)), True
+    return plan_rows(fields, rows), False
+
+
+def _plan_dense(fields: Sequence[FieldReader], rows: Int64s, step: int) -> ReadPlan[list[list[pa.Array]]]:
+    """Decode so many rows at once at most, and pick those that are wanted."""
+    arrays: list[list[pa.Array]] = [[] for _ in fields]
+    cuts = rows.searchsorted(np.arange(int(rows[0]), int(rows[-1]) + 1, step)).tolist()
+    for low, high in pairwise([*cuts, len(rows)]):
+        if low < high:
+            some = range(int(rows[low]), int(rows[high - 1]) + 1)
+            selected, beside = rows[low:high] - some.start, strategy.BYTES_OF_A_PICKED_VALUE
+            parts = yield from plan_rows(fields, some, selected, bytes_beside=beside)
+            for field_arrays, part in zip(arrays, parts, strict=True):
+                field_arrays.extend(part)
+    return arrays
 
 
 def _plan_leaves(

@@ -21,7 +21,7 @@ from lance_core.file.read import strategy
 from lance_core.file.read.cache import FILE_CACHES, FileCache
 from lance_core.file.read.column_read import touched_extents
 from lance_core.file.read.field_reader import Opened, cuts_of, joined, sliced
-from lance_core.file.read.plan import LeavesField, plan_dictionary, plan_ranges, plan_rows
+from lance_core.file.read.plan import LeavesField, plan_dictionary, plan_ranges, plan_rows, plan_take
 from lance_core.file.read.v2_1 import ContentV21
 from lance_core.file.read.wanted import Wanted
 from lance_core.file.source import FileBytes
@@ -310,9 +310,7 @@ class DataFileReader(KeepsLast):
             if rows[0] < 0:
                 raise InvalidInputError(f"there is no row {int(rows[0])}")
             _check_end(int(rows[-1]) + 1, opened.num_rows)
-            is_range = strategy.is_consecutive(len(rows), int(rows[-1]) + 1 - int(rows[0]))
-            dense: Rows = range(int(rows[0]), int(rows[-1]) + 1) if is_range else rows
-            plan = plan_rows(opened.fields, dense)
+            plan, is_range = plan_take(opened.fields, rows)
             pages = None if is_range else self._touched_pages(opened.fields, rows)
             if pages is not None:
                 pieces = self._file.run(plan, answer=pages.answer)

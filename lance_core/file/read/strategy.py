@@ -52,7 +52,8 @@ MOST_CONSECUTIVE_PICKED = 64
 """Consecutive rows that a take reads as scattered ones: the chunks that hold them hold many more (row 21)."""
 
 FETCHED_ROWS_SHARE = 1 / 16
-"""Share of the rows of a fragment below which they are fetched one by one, not picked while all are decoded (merges).
+"""Share of the rows of a fragment below which they are fetched one by one, not picked while all are decoded (merges,
+row 46, "take 10k").
 Milliseconds one by one and picked, of a million rows at 1/32, 1/16 and 1/8: 2 and 4, 4 and 4, 7 and 4 for integers; 11
 and 14, 12 and 16, 16 and 16 for strings; 27 and 34, 31 and 36, 40 and 38 for four columns."""
 
@@ -60,6 +61,11 @@ BYTES_OF_A_CHUNK, BYTES_OF_A_REQUEST = 1 << 12, 48 << 10
 """Bytes, in memory and in a store, that are read as fast as a row that is found by itself: so some rows of a range are
 asked for alone if those between them have more. Milliseconds alone and with all between, CPU: 3.0 and 12.7 for a tenth
 of 20,000 vectors of 3 KB, 1.9 and 6.9 of 400 blobs, 5.8 and 15.6 for an eighth of 2,000 rows of two long lists."""
+
+BYTES_OF_A_PICKED_VALUE = 1 << 8
+"""Likewise for takes of more than that share, of each column on average (row 46, "take 10k"). CPU time, one by one = 1,
+at 1/2, 1/8 and 1/15: 0.2, 0.8 and 1.0 for taxi, 0.5, 0.7 and 0.8 for orders; 1.8, 1.6 and 2.2 for vectors of 3 KB, 1.3
+to 1.4 for long lists, which are therefore read one by one."""
 
 TOUCHED_SHARE = 7 / 8
 """Share of the chunks of a page from which on a store is asked for all of it at once, not for the chunk table first
@@ -264,6 +270,11 @@ def are_joined(num_rows: int, num_columns: int, *, are_small: bool) -> bool:
 def is_consecutive(num_rows: int, span: int) -> bool:
     """Return whether a take of rows that span so many is read as a range."""
     return span == num_rows > MOST_CONSECUTIVE_PICKED
+
+
+def is_dense(num_rows: int, span: int, widths: list[float]) -> bool:
+    """Return whether a take of rows that span so many picks them out of all of these; widths as of `_fitting_rows`."""
+    return not are_apart(num_rows, span, sum(widths) / max(1, len(widths)), BYTES_OF_A_PICKED_VALUE)
 
 
 def window_rows(widths: list[float], batch_size: int) -> int:

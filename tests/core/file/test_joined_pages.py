@@ -115,7 +115,7 @@ def test_alike_pages_among_others_are_decoded_together(data_file, monkeypatch, k
     calls = []
     counted = groups.chunk_group
     monkeypatch.setattr(groups, "chunk_group", lambda *arguments: calls.append(1) or counted(*arguments))
-    for rows in (np.arange(0, ROWS, 3), np.arange(1, ROWS - 1, 2), np.append(np.arange(0, 500, 3), ROWS - 1)):
+    for rows in (np.arange(0, ROWS, 19), np.arange(1, ROWS - 1, 23), np.append(np.arange(0, 500, 3), ROWS - 1)):
         calls.clear()
         assert _reader(data_file)(rows).equals(table.take(rows))
         assert 0 < len(calls) <= 3 * table.schema.field(0).type.num_fields * 2

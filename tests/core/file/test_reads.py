@@ -153,7 +153,7 @@ def test_compressed_chunks_of_scattered_rows_are_bounded(data_file, monkeypatch)
 
     decode_points = batches_module.decode_points
     monkeypatch.setattr(batches_module, "decode_points", counted)
-    rows = np.arange(0, 9_000, 6)
+    rows = np.arange(0, 9_000, 18)
     reader = data_file.open()
     columns = {leaf.id: number for number, leaf in enumerate(reader.schema.leaves())}
     for most, num_steps in ((1 << 30, 1), (1, 8)):
