@@ -51,8 +51,8 @@ _FREE = PageOptions()
 # wider its word is: 0.15 ns for 8 bits, 0.5 for 16, 1 for 32, 3 for 64. So bits must save the same part of words of any
 # width, up to 6 of 8 or 48 of 64, and then half a byte or more for each nanosecond. Words of 16 bits are places in
 # dictionaries of 1,000 items and more: to unpack them takes longer than to look up what is there, so up to 10 bits.
-_PACKED_PAYS = {8: 0.76, 16: 0.65, 32: 0.76, 64: 0.76}
-_RUNS_PAY = 0.75
+PACKED_PAYS = {8: 0.76, 16: 0.65, 32: 0.76, 64: 0.76}
+RUNS_PAY = 0.75
 
 _NOISE = 0.95  # what LZ4 leaves of bytes in which zstd will not find much either
 _PACKED_WELL = 0.25  # of the flat bytes: not worth a look at codecs
@@ -116,28 +116,37 @@ def _encode_fixed(values: FixedValues, options: PageOptions, max_values: int) ->
         return _encode_flat(values, options, max_values)
     if bits not in flat.WORD_BITS:
         codecs = options.codecs.fixed if bits > 1 and options.compression is None else {}
-        return _maybe_compressed(*_encode_flat(values, options, max_values), flat_bytes, codecs)
+        return maybe_compressed(*_encode_flat(values, options, max_values), flat_bytes, codecs)
     widths = bitpack.inline_widths(values)
     packed_bytes = bitpack.inline_bytes(values, widths)
     best = min(flat_bytes, packed_bytes)
-    runs = _encode_runs(values, best * _RUNS_PAY, options, max_values)
+    runs = _encode_runs(values, best * RUNS_PAY, options, max_values)
     if runs is not None:
         return runs
-    allowed = options.codecs.long if bits == _LONG_BITS else options.codecs.fixed
-    codecs = allowed if options.compression is None else {}
-    encoding, chunks = _maybe_compressed(
+    codecs = codecs_for(bits, options) if options.compression is None else {}
+    encoding, chunks = maybe_compressed(
         *_encode_flat(values, options, max_values), best, codecs, split_pays=options.codecs.split_long
     )
-    if isinstance(encoding, Flat) and packed_bytes <= flat_bytes * _PACKED_PAYS[bits] and max_values >= fastlanes.BLOCK:
+    if isinstance(encoding, Flat) and packed_bytes <= flat_bytes * PACKED_PAYS[bits] and max_values >= fastlanes.BLOCK:
         return InlineBitpacking(bits), bitpack.encode_inline(values, widths)
     return encoding, chunks
 
 
+def codecs_for(bits: int, options: PageOptions) -> Mapping[Compression, float]:
+    """Return the codecs that may be tried on words of so many bits, see `maybe_compressed`."""
+    return options.codecs.long if bits == _LONG_BITS else options.codecs.fixed
+
+
 def _encode_flat(values: FixedValues, options: PageOptions, max_values: int) -> tuple[Flat, Chunks]:
     bits = flat.bits_of(values)
+    counts = chunk_counts(len(values), flat_count(bits, options, max_values))
+    return Flat(bits), flat.encode_chunks(values, counts)
+
+
+def flat_count(bits: int, options: PageOptions, max_values: int = MAX_CHUNK_VALUES) -> int:
+    """Return the values of a chunk that are stored as they are."""
     least = 2 if bits % 8 == 0 else 8
-    count = fitting_count(bits / 8, _FLAT_CHUNK_BYTES[options.version], least=least, most=max_values)
-    return Flat(bits), flat.encode_chunks(values, chunk_counts(len(values), count))
+    return fitting_count(bits / 8, _FLAT_CHUNK_BYTES[options.version], least=least, most=max_values)
 
 
 def _encode_runs(
@@ -171,7 +180,7 @@ def may_have_runs(data: npt.NDArray[np.generic], best_bytes: int) -> bool:
     return len(data) > 0 and sampled_runs(data) * (data.dtype.itemsize + 1) <= best_bytes
 
 
-def _maybe_compressed(
+def maybe_compressed(
     encoding: Encoding, chunks: Chunks, best: float, limits: Mapping[Compression, float], *, split_pays: float = 0.0
 ) -> tuple[Encoding, Chunks]:
     """Chunks under the codec that saves enough of what is the best without one, if any does.
@@ -227,11 +236,11 @@ def _encode_compressed(
         split = ByteStreamSplit(bits), byte_stream_split.encode_chunks(values, candidates[0][1].counts)
         candidates = [split] if options.bss == "on" else [*candidates, split]
     if bits in flat.WORD_BITS and options.bss != "on":
-        runs = _encode_runs(values, values.data.nbytes * _RUNS_PAY, options, max_values)
+        runs = _encode_runs(values, values.data.nbytes * RUNS_PAY, options, max_values)
         widths = bitpack.inline_widths(values)
         if runs is not None:
             candidates.append(runs)
-        is_worth_it = bitpack.inline_bytes(values, widths) <= values.data.nbytes * _PACKED_PAYS[bits]
+        is_worth_it = bitpack.inline_bytes(values, widths) <= values.data.nbytes * PACKED_PAYS[bits]
         if is_worth_it and max_values >= fastlanes.BLOCK:
             candidates.append((InlineBitpacking(bits), bitpack.encode_inline(values, widths)))
     if len(candidates) > 1:

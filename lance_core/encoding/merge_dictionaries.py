@@ -12,7 +12,7 @@ from lance_core.encoding.codecs import dictionary
 from lance_core.encoding.kernels import starts_of
 from lance_core.encoding.layouts import mini_block
 from lance_core.encoding.layouts.page import Decoded
-from lance_core.encoding.layouts.small_page import MAX_VALUES
+from lance_core.encoding.layouts.small_page import SMALL_VALUES
 from lance_core.encoding.shred import Nesting, build_levels
 from lance_core.encoding.values import FixedListValues, FixedValues, VariableValues
 
@@ -46,7 +46,7 @@ def encode_merged(
     """
     count = sum(map(len, parts))
     items = to_values(pa.concat_arrays([part.items for part in parts]))
-    if count <= MAX_VALUES or isinstance(items, FixedListValues):
+    if count <= SMALL_VALUES or isinstance(items, FixedListValues):
         return None
     built = dictionary.build(items, most=count // options.dict_divisor)
     if built is None:

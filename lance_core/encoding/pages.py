@@ -166,10 +166,15 @@ def _encode(decoded: Decoded, kind: pa.DataType, name: str, options: PageOptions
             return constant.encode_single(levels, value, kind)
     if is_giant:
         return _encode_giant(decoded, name, options)
-    small = small_page.encode(decoded, options)
-    if small is not None:
-        return small
-    built = None if _mean_bytes(values) > _MAX_DICTIONARY_VALUE_BYTES else build_dictionary(values, options)
+    may_repeat, built = _mean_bytes(values) <= _MAX_DICTIONARY_VALUE_BYTES, None
+    is_looked_up = may_repeat and isinstance(values, VariableValues) and decoded.num_slots > small_page.SMALL_VALUES
+    if is_looked_up:
+        built = build_dictionary(values, options)
+    page = small_page.encode(decoded, options, built)
+    if page is not None:
+        return page
+    if may_repeat and not is_looked_up:
+        built = build_dictionary(values, options)
     if built is None and _is_zipped(values, options):
         return full_zip.encode(_as_whole_bytes(decoded), options)
     page = mini_block.encode(decoded, built, options)

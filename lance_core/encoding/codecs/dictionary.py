@@ -63,6 +63,12 @@ def sample_positions(count: int, block: int = _SAMPLE_BLOCK) -> Int64s:
     return (firsts[:, None] + np.arange(block)).reshape(-1)
 
 
+def sparse_positions(count: int) -> Int64s:
+    """Return some of the sampled positions, all of them if they are not many."""
+    positions = sample_positions(count)
+    return positions[:: len(positions) // _SPARSE_SAMPLE] if len(positions) > 2 * _SPARSE_SAMPLE else positions
+
+
 def sampled_distinct(values: FixedValues | VariableValues) -> int | None:
     """Distinct values, judged by samples; None if they repeat too little for a dictionary to be worth building.
 
@@ -71,9 +77,8 @@ def sampled_distinct(values: FixedValues | VariableValues) -> int | None:
     """
     if len(values) < _MIN_VALUES:
         return None
-    positions = sample_positions(len(values))
-    if len(positions) > 2 * _SPARSE_SAMPLE:
-        some = positions[:: len(positions) // _SPARSE_SAMPLE]
+    positions, some = sample_positions(len(values)), sparse_positions(len(values))
+    if len(some) < len(positions):
         num_sampled, is_word = _num_distinct(values, some), isinstance(values, FixedValues) and values.data.ndim == 1
         if num_sampled * _OFTEN <= len(some):
             return num_sampled

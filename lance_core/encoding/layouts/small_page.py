@@ -1,69 +1,61 @@
-"""Mini-block pages of few values, of any number of columns at once: the layout of `mini_block`.
+"""Pages of any number of columns at once, mostly in the layout of `mini_block`, which has the chunks of larger pages.
 
-A commit of a thousand rows writes such a page for each column. Samples, and arrays of all chunks of one page, cost more
-there than the work itself, and a chunk more or less costs nothing. So fewer encodings are considered (what compresses
-whole chunks well is left to `mini_block`), their sizes are known, not guessed, and columns of one length and width take
-the steps together.
+Arrays of all chunks of one page cost more than the work itself, so columns of one length and width take the steps
+together, and get the pages that they would get alone. A commit of a thousand rows writes a small page for each column:
+fewer encodings are considered there (what compresses whole chunks well is left to `mini_block`), and their sizes are
+known, not guessed. Larger pages get the encodings that `choose` names.
 """
 
 from __future__ import annotations
 
-import struct
-from functools import lru_cache
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from lance_core.common.frozen import NamedTuple
-from lance_core.encoding.choose_dictionary import encode_dictionary
+from lance_core.encoding.arrow_values import unpack_bits
+from lance_core.encoding.choose import PACKED_PAYS, RUNS_PAY, codecs_for, flat_count, maybe_compressed
+from lance_core.encoding.choose_dictionary import build_dictionary
 from lance_core.encoding.codecs import dictionary, fastlanes, variable
 from lance_core.encoding.codecs.fastlanes import BLOCK
-from lance_core.encoding.kernels import chunk_counts, fitting_count, view_buffer
-from lance_core.encoding.layouts.chunk_table import encode_repetition_index, level_bounds
-from lance_core.encoding.layouts.page import EncodedPage
-from lance_core.encoding.repdef import Levels, max_rep
+from lance_core.encoding.kernels import chunk_counts, fitting_count, one_buffer, starts_of, view_buffer
+from lance_core.encoding.layouts.page_parts import NO_LEVELS, SMALL_VALUES, EncodedValues, assemble_page, stack_columns
 from lance_core.encoding.values import FixedValues, VariableValues
-from lance_core.format.file.encodings import Flat, InlineBitpacking, OutOfLineBitpacking, Variable
-from lance_core.format.file.page_layout import Layer, MiniBlockLayout, encode_layout
+from lance_core.format.file.encodings import Flat, InlineBitpacking, Variable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import numpy.typing as npt
 
-    from lance_core.encoding.layouts.page import Decoded
+    from lance_core.encoding.layouts.page import Decoded, EncodedPage
+    from lance_core.encoding.layouts.page_parts import Buffer
     from lance_core.encoding.options import PageOptions
-    from lance_core.encoding.repdef import LevelArray
-    from lance_core.format.file.encodings import Encoding
+    from lance_core.encoding.repdef import Levels
 
-MAX_VALUES = 4 * BLOCK
+MAX_VALUES = 1 << 16
 AT_ONCE = 64
-"""Columns that are encoded together; with more, they leave the cache."""
-NO_LEVELS = Levels((Layer.ALL_VALID_ITEM,), None, None)
+"""Columns that are encoded together; with more, or more bytes, they leave the cache."""
 
+_BYTES_AT_ONCE = AT_ONCE * SMALL_VALUES * 8
 _MAX_LEVELS = 8 * BLOCK
 _MAX_PLAIN_BYTES = 1 << 12
 """Strings of more bytes may be worth a codec."""
 _MAX_STRING_BYTES = 1 << 16
 _MAX_MEAN_BYTES = 256
 _CHUNK_BYTES = 1 << 13
-_MAX_CHUNK = 1 << 15
 
 _PACKED_PAYS = 0.85
 _DICTIONARY_PAYS = 0.8
 _PACKED_WELL = 0.125
 """Of the flat bytes: nothing saves much on values packed so well."""
-_RUNS_PAY = 0.75
 _LEAST_RUN_BYTES = 512
 """Runs that take less than this are not worth the time, if there is a dictionary of that size."""
 _DICTIONARY_WIDTH = 8
 """Bytes of values for which a dictionary is tried; one of anything shorter saves little."""
 _LEAST_FOR_DICTIONARY = 100
 _LOOKED_AT = 64
-_LEVEL_BITS = 16
-_PAD = b"\xfe"
 
 OFFSETS: dict[int, np.dtype[Any]] = {
     kind.id: np.dtype(offsets)
@@ -72,27 +64,8 @@ OFFSETS: dict[int, np.dtype[Any]] = {
 }
 """Type of the offsets, by the number of the Arrow type."""
 
-_Buffer: TypeAlias = bytes | memoryview
-
-
-class _Values(NamedTuple):
-    """Encoded values of a page.
-
-    Attributes:
-        kind: How they are encoded: `Flat`, `InlineBitpacking` or `Variable`.
-        bits: The parameter of the encoding.
-        num_values: How many they are.
-        per_chunk: Values in each chunk but the last.
-        buffers: The value buffer of each chunk.
-        items: Items of the dictionary, if there is one.
-    """
-
-    kind: type[Flat | InlineBitpacking | Variable]
-    bits: int
-    num_values: int
-    per_chunk: int
-    buffers: Sequence[_Buffer]
-    items: FixedValues | VariableValues | None = None
+_Built: TypeAlias = "tuple[FixedValues, FixedValues | VariableValues]"
+"""Values as indices and items, from `build_dictionary`."""
 
 
 class _Candidate(NamedTuple):
@@ -109,78 +82,236 @@ class _Candidate(NamedTuple):
     most: int
 
 
-def encode(decoded: Decoded, options: PageOptions) -> EncodedPage | None:
-    """Encode a page of few values, known not to be all the same; None if there may be a better way.
+def encode(decoded: Decoded, options: PageOptions, built: _Built | None = None) -> EncodedPage | None:
+    """Encode a page, known not to be all the same; None if there may be a better way.
 
     Args:
         decoded: Levels and values, at least one of them.
         options: How to write.
+        built: The values as indices and items, if these save bytes; only for pages that are not small.
     """
     levels, values = decoded.levels, decoded.values
     num_levels = max(0 if side is None else len(side) for side in (levels.rep, levels.definition))
-    if decoded.num_slots > MAX_VALUES or num_levels > _MAX_LEVELS or not options.asks_nothing:
+    is_small = decoded.num_slots <= SMALL_VALUES and num_levels <= _MAX_LEVELS
+    if not (is_small or (levels.rep is None and decoded.num_slots <= MAX_VALUES)) or not options.asks_nothing:
         return None
+    if built is not None:
+        (best,) = _encode_items([built], options)
+        return None if best is None else assemble_page(best, levels, options.version)
     match values:
         case FixedValues(data) if data.dtype == np.bool_:
             bits = np.packbits(data.view(np.uint8), bitorder="little").tobytes()
-            return _page(_Values(Flat, 1, len(data), len(data), [bits]), levels, options.version)
+            return assemble_page(_flags(bits, len(data), options), levels, options.version)
         case FixedValues(data) if data.ndim == 1:
-            return encode_words([data], options.version, levels, may_be_constant=False)[0]
-        case VariableValues():
-            return encode_strings([dictionary.to_arrow(values)], options.version, levels, may_be_constant=False)[0]
+            return encode_words([data], options, [levels], may_be_constant=False)[0]
+        case VariableValues() if is_small:
+            return encode_strings([dictionary.to_arrow(values)], options, [levels], may_be_constant=False)[0]
         case _:
             return None
 
 
 def encode_words(
-    columns: Sequence[npt.NDArray[Any]], version: str, levels: Levels = NO_LEVELS, *, may_be_constant: bool = True
+    columns: Sequence[npt.NDArray[Any]],
+    options: PageOptions,
+    levels: Sequence[Levels] = (),
+    *,
+    may_be_constant: bool = True,
 ) -> list[EncodedPage | None]:
     """Encode pages of fixed-width values of 8, 16, 32 or 64 bits.
 
     Args:
         columns: Unsigned integers of one type, at least one and at most `MAX_VALUES`; all equally many.
-        version: Version of the file, by name.
-        levels: Levels of each column.
+        options: How to write; nothing that a field asks for.
+        levels: Levels of each column, without lists if it is no small page; none if no column has any.
         may_be_constant: Leave columns of one value to the constant layout, where the version has it.
 
     Returns:
         The page of each column; None if there may be a better way.
     """
-    leaves_constants = may_be_constant and version != "2.1"
-    encoded: list[_Values | None] = []
-    for low in range(0, len(columns), AT_ONCE):
-        encoded += _encode_words(columns[low : low + AT_ONCE], leaves_constants=leaves_constants)
-    return [None if values is None else _page(values, levels, version) for values in encoded]
-
-
-def _encode_words(columns: Sequence[npt.NDArray[Any]], *, leaves_constants: bool) -> list[_Values | None]:
     count, width = len(columns[0]), columns[0].itemsize
-    blocks = _stack(columns, columns[0].dtype)
-    data = blocks.reshape(len(columns), -1)[:, :count]
-    widths, plain = _widths(blocks), count * width
-    changes = (data[:, 1:] != data[:, :-1]).sum(axis=1).tolist()
-    # Plain numbers: what is decided for each column takes less time than a dozen arrays of so few.
-    heads = blocks.shape[1] * width
-    best = [min(plain, sum(block_widths) * (BLOCK // 8) + heads) for block_widths in widths]
-    run_bytes = [(1 + changing) * (width + 1) for changing in changes]
-    encoded_columns: list[_Values | None] = [None] * len(columns)
-    if width == _DICTIONARY_WIDTH and count >= _LEAST_FOR_DICTIONARY:
-        encoded_columns = _with_dictionaries(_find_repeated(data, best, run_bytes), count)
-    packed: list[int] = []
-    for at, (size, changing, of_runs) in enumerate(zip(best, changes, run_bytes, strict=True)):
-        if encoded_columns[at] is not None or (leaves_constants and not changing):
+    leaves_constants, levels = may_be_constant and options.has_large_chunks, levels or [NO_LEVELS] * len(columns)
+    pages: list[EncodedPage | None] = []
+    step = max(1, min(AT_ONCE, _BYTES_AT_ONCE // (count * width)))
+    for low in range(0, len(columns), step):
+        stacked = _stacked(columns[low : low + step], columns[0].dtype)
+        some = levels[low : low + step]
+        is_left = [
+            leaves_constants
+            and (not changes if column_levels is NO_LEVELS else _is_constant(row, changes, column_levels))
+            for row, changes, column_levels in zip(stacked.data, stacked.changes, some, strict=True)
+        ]
+        is_small = count <= SMALL_VALUES
+        encoded = _encode_small(stacked, is_left) if is_small else _encode_large(stacked, is_left, options)
+        pages += [
+            None if values is None else assemble_page(values, column_levels, options.version)
+            for values, column_levels in zip(encoded, some, strict=True)
+        ]
+    return pages
+
+
+def _is_constant(row: npt.NDArray[Any], changes: int, levels: Levels) -> bool:
+    """Return whether all values that are not null are the same."""
+    if levels.definition is None or not changes:
+        return not changes
+    is_valid = levels.definition == 0
+    if changes > 2 * (len(row) - int(np.count_nonzero(is_valid))):  # one before and one behind each null
+        return False
+    valid = row[is_valid]
+    return bool((valid == valid[0]).all())
+
+
+def encode_flags(
+    columns: Sequence[pa.Array], options: PageOptions, levels: Sequence[Levels]
+) -> list[EncodedPage | None]:
+    """Encode pages of booleans.
+
+    Args:
+        columns: Booleans, at least one and at most `MAX_VALUES`.
+        options: As in `encode_words`.
+        levels: Likewise.
+
+    Returns:
+        The page of each column; None if there may be a better way.
+    """
+    pages: list[EncodedPage | None] = []
+    for array, column_levels in zip(columns, levels, strict=True):
+        if array.true_count in (0, len(array) - array.null_count):
+            pages.append(None)
             continue
-        has_runs = of_runs <= size * _RUNS_PAY >= _LEAST_RUN_BYTES
+        bits = np.packbits(unpack_bits(array.buffers()[1], array.offset, len(array)), bitorder="little").tobytes()
+        pages.append(assemble_page(_flags(bits, len(array), options), column_levels, options.version))
+    return pages
+
+
+def _flags(bits: bytes, count: int, options: PageOptions) -> EncodedValues:
+    """Booleans as chunks."""
+    per_chunk = min(count, flat_count(1, options))
+    step = -(-per_chunk // 8)
+    return EncodedValues(Flat, 1, count, per_chunk, [bits[at : at + step] for at in range(0, len(bits), step)])
+
+
+class _Stacked(NamedTuple):
+    """Columns of equally many words.
+
+    Attributes:
+        blocks: Shape (columns, blocks, 1024), zero behind the last value.
+        data: Shape (columns, n): the same without those zeros.
+        widths: Bits that each block of each column needs.
+        packed_bytes: Bytes of each column if its blocks are packed, each behind its width.
+        changes: How often a value of each column is another one than that before it.
+    """
+
+    blocks: npt.NDArray[Any]
+    data: npt.NDArray[Any]
+    widths: list[list[int]]
+    packed_bytes: list[int]
+    changes: list[int]
+
+
+def _stacked(columns: Sequence[npt.NDArray[Any]], kind: np.dtype[Any]) -> _Stacked:
+    blocks = stack_columns(columns, kind)
+    data, widths = blocks.reshape(len(columns), -1)[:, : len(columns[0])], _widths(blocks)
+    heads = blocks.shape[1] * kind.itemsize
+    packed_bytes = [sum(block_widths) * (BLOCK // 8) + heads for block_widths in widths]
+    has_changed = (data[:, 1:] != data[:, :-1]).view(np.uint8)
+    changes = np.add.reduce(has_changed, axis=1, dtype=np.uint32).tolist()
+    return _Stacked(blocks, data, widths, packed_bytes, changes)
+
+
+def _encode_small(stacked: _Stacked, is_left: Sequence[bool]) -> list[EncodedValues | None]:
+    data = stacked.data
+    count, width = data.shape[1], data.itemsize
+    plain = count * width
+    # Plain numbers: what is decided for each column takes less time than a dozen arrays of so few.
+    best = [min(plain, packed_bytes) for packed_bytes in stacked.packed_bytes]
+    run_bytes = [(1 + changes) * (width + 1) for changes in stacked.changes]
+    encoded: list[EncodedValues | None] = [None] * len(data)
+    if width == _DICTIONARY_WIDTH and count >= _LEAST_FOR_DICTIONARY:
+        encoded = _with_dictionaries(_find_repeated(data, best, run_bytes), count)
+    packed: list[int] = []
+    for at, (size, of_runs) in enumerate(zip(best, run_bytes, strict=True)):
+        if is_left[at]:
+            encoded[at] = None
+        if is_left[at] or encoded[at] is not None:
+            continue
+        has_runs = of_runs <= size * RUNS_PAY >= _LEAST_RUN_BYTES
         if size <= plain * _PACKED_WELL or (size <= plain * _PACKED_PAYS and not has_runs):
             packed.append(at)
         elif not has_runs:
             per_chunk = fitting_count(width, _CHUNK_BYTES)
-            memory, step = data[at].data.cast("B"), per_chunk * width
-            pieces = [memory[start : start + step] for start in range(0, plain, step)]
-            encoded_columns[at] = _Values(Flat, width * 8, count, per_chunk, pieces)
-    for at, buffers in zip(packed, _pack(blocks, widths, packed), strict=True):
-        encoded_columns[at] = _Values(InlineBitpacking, width * 8, count, BLOCK, buffers)
-    return encoded_columns
+            encoded[at] = EncodedValues(Flat, width * 8, count, per_chunk, _cut(data[at], per_chunk * width))
+    _pack_some(stacked, packed, encoded)
+    return encoded
+
+
+def _encode_large(
+    stacked: _Stacked, is_left: Sequence[bool], options: PageOptions, *, is_index: bool = False
+) -> list[EncodedValues | None]:
+    """Encode words as `choose` does; what may have runs is left to it."""
+    data = stacked.data
+    (num_columns, count), width = data.shape, data.itemsize
+    encoded: list[EncodedValues | None] = [None] * num_columns
+    if width == _DICTIONARY_WIDTH and not is_index:
+        some = np.sort(data[:, dictionary.sparse_positions(count)], axis=1)
+        repeats = (some[:, 1:] == some[:, :-1]).any(axis=1).tolist()
+        encoded = _encode_items(
+            [
+                build_dictionary(FixedValues(row), options) if may_repeat and not left else None
+                for row, may_repeat, left in zip(data, repeats, is_left, strict=True)
+            ],
+            options,
+        )
+    per_chunk, plain = flat_count(width * 8, options), count * width
+    counts = chunk_counts(count, per_chunk)
+    bounds, packed = starts_of(counts * width), list[int]()
+    for at, (row, packed_bytes, changes) in enumerate(zip(data, stacked.packed_bytes, stacked.changes, strict=True)):
+        best = min(plain, packed_bytes)
+        if encoded[at] is not None or is_left[at] or (1 + changes) * (width + 1) <= best * RUNS_PAY:
+            continue
+        encoding, chunks = maybe_compressed(
+            Flat(width * 8),
+            one_buffer(row.view(np.uint8), bounds, counts),
+            best,
+            codecs_for(width * 8, options),
+            split_pays=options.codecs.split_long,
+        )
+        if isinstance(encoding, Flat) and packed_bytes <= plain * PACKED_PAYS[width * 8]:
+            packed.append(at)
+            continue
+        memory, starts = chunks.buffers[0].data, chunks.starts[0].tolist()
+        pieces = [memory[start : start + size] for start, size in zip(starts, chunks.sizes[0].tolist(), strict=True)]
+        compressed = None if isinstance(encoding, Flat) else encoding
+        encoded[at] = EncodedValues(Flat, width * 8, count, per_chunk, pieces, compressed=compressed)
+    _pack_some(stacked, packed, encoded)
+    return encoded
+
+
+def _encode_items(columns: Sequence[_Built | None], options: PageOptions) -> list[EncodedValues | None]:
+    """Encode the indices of columns that are indices and items; those of one type together."""
+    encoded: list[EncodedValues | None] = [None] * len(columns)
+    alike: dict[np.dtype[Any], dict[int, _Built]] = {}
+    for at, built in enumerate(columns):
+        if built is not None:
+            alike.setdefault(built[0].data.dtype, {})[at] = built
+    for kind, members in alike.items():
+        stacked = _stacked([indices.data for indices, _ in members.values()], kind)
+        indices = _encode_large(stacked, [False] * len(members), options, is_index=True)
+        for (at, built), values in zip(members.items(), indices, strict=True):
+            encoded[at] = None if values is None else values._replace(items=built[1])
+    return encoded
+
+
+def _pack_some(stacked: _Stacked, columns: Sequence[int], encoded: list[EncodedValues | None]) -> None:
+    """Pack some columns."""
+    bits, count = stacked.blocks.itemsize * 8, stacked.data.shape[1]
+    for at, buffers in zip(columns, _pack(stacked.blocks, stacked.widths, columns), strict=True):
+        encoded[at] = EncodedValues(InlineBitpacking, bits, count, BLOCK, buffers)
+
+
+def _cut(data: npt.NDArray[Any], step: int) -> list[Buffer]:
+    """Return the bytes of values in pieces of one size."""
+    memory = data.data.cast("B")
+    return [memory[start : start + step] for start in range(0, len(memory), step)]
 
 
 def _find_repeated(
@@ -203,32 +334,34 @@ def _find_repeated(
 
 
 def encode_strings(
-    columns: Sequence[pa.Array], version: str, levels: Levels = NO_LEVELS, *, may_be_constant: bool = True
+    columns: Sequence[pa.Array], options: PageOptions, levels: Sequence[Levels] = (), *, may_be_constant: bool = True
 ) -> list[EncodedPage | None]:
-    """Encode pages of strings.
+    """Encode small pages of strings.
 
     Args:
-        columns: Strings or binaries without nulls, at least one and at most `MAX_VALUES`; all equally many.
-        version: Version of the file, by name.
-        levels: Levels of each column.
-        may_be_constant: As in `encode_words`.
+        columns: Strings or binaries, at least one and at most `SMALL_VALUES`; all equally many.
+        options: As in `encode_words`.
+        levels: Likewise.
+        may_be_constant: Likewise.
 
     Returns:
         The page of each column; None if there may be a better way.
     """
     pages: list[EncodedPage | None] = []
-    leaves_constants, is_short = may_be_constant and version != "2.1", len(columns[0]) < _LEAST_FOR_DICTIONARY
+    leaves_constants, is_short = may_be_constant and options.has_large_chunks, len(columns[0]) < _LEAST_FOR_DICTIONARY
+    levels = levels or [NO_LEVELS] * len(columns)
     for low in range(0, len(columns), AT_ONCE):
         some = columns[low : low + AT_ONCE]
         candidates = [None if is_short else _find_distinct(array) for array in some]
-        for array, candidate, values in zip(
-            some, candidates, _with_dictionaries(candidates, len(columns[0])), strict=True
+        encoded = _with_dictionaries(candidates, len(columns[0]))
+        for array, candidate, values, column_levels in zip(
+            some, candidates, encoded, levels[low : low + AT_ONCE], strict=True
         ):
             if leaves_constants and (is_short or (candidate is not None and len(candidate.items) == 1)):
                 pages.append(None)
                 continue
             best = _plain_strings(array) if values is None else values
-            pages.append(None if best is None else _page(best, levels, version))
+            pages.append(None if best is None else assemble_page(best, column_levels, options.version))
     return pages
 
 
@@ -255,7 +388,7 @@ def _find_distinct(array: pa.Array) -> _Candidate | None:
     return _Candidate(indices, VariableValues(item_offsets, view_buffer(data)), num_bytes + 2 * count)
 
 
-def _plain_strings(array: pa.Array) -> _Values | None:
+def _plain_strings(array: pa.Array) -> EncodedValues | None:
     """Strings behind their offsets; None if a codec may pay, or values are better zipped."""
     offsets, num_bytes = _offsets_of(array)
     count = len(array)
@@ -267,23 +400,23 @@ def _plain_strings(array: pa.Array) -> _Values | None:
     memory = chunks.buffers[0].data
     ranges = zip(chunks.starts[0].tolist(), chunks.sizes[0].tolist(), strict=True)
     buffers = [memory[start : start + size] for start, size in ranges]
-    return _Values(Variable, offsets.itemsize * 8, count, per_chunk, buffers)
+    return EncodedValues(Variable, offsets.itemsize * 8, count, per_chunk, buffers)
 
 
-def _with_dictionaries(columns: Sequence[_Candidate | None], count: int) -> list[_Values | None]:
+def _with_dictionaries(columns: Sequence[_Candidate | None], count: int) -> list[EncodedValues | None]:
     """Packed indices and items of each column, if these leave enough of what the values take otherwise."""
     alike: dict[str, list[int]] = {}
     for at, candidate in enumerate(columns):
         if candidate is not None:
             alike.setdefault(dictionary.index_dtype(len(candidate.items)), []).append(at)
-    encoded_columns: list[_Values | None] = [None] * len(columns)
+    encoded_columns: list[EncodedValues | None] = [None] * len(columns)
     for kind, positions in alike.items():
         some = [candidate for at in positions if (candidate := columns[at]) is not None]
-        blocks = _stack([candidate.indices for candidate in some], np.dtype(kind))
+        blocks = stack_columns([candidate.indices for candidate in some], np.dtype(kind))
         widths = _widths(blocks)
         pays = [at for at, block_widths in enumerate(widths) if _pays(sum(block_widths) * (BLOCK // 8), some[at])]
         for at, buffers in zip(pays, _pack(blocks, widths, pays), strict=True):
-            encoded_columns[positions[at]] = _Values(
+            encoded_columns[positions[at]] = EncodedValues(
                 InlineBitpacking, blocks.itemsize * 8, count, BLOCK, buffers, some[at].items
             )
     return encoded_columns
@@ -293,16 +426,6 @@ def _pays(packed_bytes: int, candidate: _Candidate) -> bool:
     items = candidate.items
     item_bytes = items.data.nbytes + (items.offsets.nbytes if isinstance(items, VariableValues) else 0)
     return packed_bytes + item_bytes <= candidate.most * _DICTIONARY_PAYS
-
-
-def _stack(columns: Sequence[npt.NDArray[Any]], kind: np.dtype[Any]) -> npt.NDArray[Any]:
-    """Columns of equally many values as one type, shape (columns, blocks, 1024), zero behind the last value."""
-    count = len(columns[0])
-    num_blocks = -(-count // BLOCK)
-    padded = np.zeros((len(columns), num_blocks * BLOCK), kind)
-    for row, values in zip(padded, columns, strict=True):
-        row[:count] = values
-    return padded.reshape(len(columns), num_blocks, BLOCK)
 
 
 def _widths(blocks: npt.NDArray[Any]) -> list[list[int]]:
@@ -326,139 +449,3 @@ def _pack(blocks: npt.NDArray[Any], widths: list[list[int]], columns: Sequence[i
             packed[at] += block.tobytes()
     per_column = blocks.shape[1]
     return [packed[at : at + per_column] for at in range(0, len(packed), per_column)]
-
-
-def _page(values: _Values, levels: Levels, version: str) -> EncodedPage | None:
-    """Put a page together; None if a chunk is too large for version 2.1."""
-    is_large = version != "2.1"
-    items, num_items = None, 0
-    buffers: list[Any] = []
-    if values.items is not None:
-        items, block = encode_dictionary(values.items)
-        num_items, buffers = len(values.items), [block]
-    if levels.definition is None and levels.layers == NO_LEVELS.layers:
-        table, heads, pads = _frames(tuple(map(len, values.buffers)), values.per_chunk, is_large=is_large)
-        chunks = b"".join([part for parts in zip(heads, values.buffers, pads, strict=True) for part in parts])
-        layout, encoded = _layout_of(values.kind, values.bits, values.num_values, items, num_items, is_large=is_large)
-        return EncodedPage(layout=layout, buffers=[table, chunks, *buffers], encoded_layout=encoded)
-    counts = chunk_counts(values.num_values, values.per_chunk)
-    bounds = level_bounds(levels, counts)
-    encoded_levels = [_encode_levels(side, bounds.tolist()) for side in (levels.rep, levels.definition)]
-    pieces = [side[1] for side in encoded_levels if side is not None]
-    joined = _join_chunks(values, pieces, bounds.tolist(), is_large=is_large)
-    if joined is None:
-        return None
-    if levels.rep is not None:
-        buffers.append(encode_repetition_index(levels.rep, bounds, max_rep(levels.layers)))
-    rep, definition = [None if side is None else side[0] for side in encoded_levels]
-    layout = MiniBlockLayout(
-        rep=rep,
-        definition=definition,
-        values=values.kind(values.bits),
-        dictionary=items,
-        num_dictionary_items=num_items,
-        layers=levels.layers,
-        num_buffers=1,
-        has_repetition_index=levels.rep is not None,
-        num_items=values.num_values,
-        has_large_chunk=is_large,
-    )
-    return EncodedPage(layout=layout, buffers=[*joined, *buffers])
-
-
-@lru_cache(maxsize=64)
-def _layout_of(
-    kind: type[Flat | InlineBitpacking | Variable],
-    bits: int,
-    count: int,
-    items: Encoding | None,
-    num_items: int,
-    *,
-    is_large: bool,
-) -> tuple[MiniBlockLayout, bytes]:
-    """Return the layout of a page without levels, as value and as bytes."""
-    layout = MiniBlockLayout(
-        rep=None,
-        definition=None,
-        values=kind(bits),
-        dictionary=items,
-        num_dictionary_items=num_items,
-        layers=NO_LEVELS.layers,
-        num_buffers=1,
-        has_repetition_index=False,
-        num_items=count,
-        has_large_chunk=is_large,
-    )
-    return layout, encode_layout(layout)
-
-
-@lru_cache(maxsize=256)
-def _frames(sizes: tuple[int, ...], per_chunk: int, *, is_large: bool) -> tuple[bytes, list[bytes], list[bytes]]:
-    """Make what stands around chunks without levels.
-
-    Args:
-        sizes: Bytes of the values of each chunk, all of which fit.
-        per_chunk: Values in all chunks but the last.
-        is_large: For version 2.2 and newer.
-
-    Returns:
-        Chunk metadata; for each chunk what stands before the bytes of its values, and behind them.
-    """
-    header = struct.Struct("<HI" if is_large else "<HH")
-    heads = [header.pack(0, size).ljust(8, _PAD) for size in sizes]
-    pads = [_PAD * (-size % 8) for size in sizes]
-    whole = [8 + size + len(pad) for size, pad in zip(sizes, pads, strict=True)]
-    return _chunk_words(whole, per_chunk, is_large=is_large), heads, pads
-
-
-def _chunk_words(sizes: list[int], per_chunk: int, *, is_large: bool) -> bytes:
-    """Chunk metadata; see `chunk_table.encode_words`."""
-    log = per_chunk.bit_length() - 1
-    entries = [(size // 8 - 1) << 4 | log for size in sizes[:-1]]
-    entries.append((sizes[-1] // 8 - 1) << 4)
-    return struct.pack(f"<{len(entries)}{'I' if is_large else 'H'}", *entries)
-
-
-def _encode_levels(levels: LevelArray | None, starts: list[int]) -> tuple[Encoding, list[_Buffer]] | None:
-    """Return levels of each chunk, packed to one width if that saves bytes; a last block may be raw."""
-    if levels is None:
-        return None
-    width = max(1, int(levels.max()).bit_length())
-    memory = np.ascontiguousarray(levels).data.cast("B")
-    pieces: list[_Buffer] = []
-    for start, end in pairwise(starts):
-        whole, tail = divmod(end - start, BLOCK)
-        packs_tail = width * (BLOCK - tail) < (_LEVEL_BITS - width) * tail
-        stop = end if packs_tail else start + whole * BLOCK
-        packed = fastlanes.pack(_stack([levels[start:stop]], levels.dtype)[0], width)
-        pieces.append(packed.transpose(1, 0, 2).tobytes() + memory[stop * 2 : end * 2])
-    if sum(map(len, pieces)) < len(memory):
-        return OutOfLineBitpacking(_LEVEL_BITS, width), pieces
-    return Flat(_LEVEL_BITS), [memory[start * 2 : end * 2] for start, end in pairwise(starts)]
-
-
-def _join_chunks(
-    values: _Values, levels: list[list[_Buffer]], starts: list[int], *, is_large: bool
-) -> list[bytes] | None:
-    """Chunk metadata and chunks with levels; None if a chunk is too large for version 2.1.
-
-    Args:
-        values: Encoded values.
-        levels: For repetition and definition levels, as far as there are any, those of each chunk.
-        starts: The first level of each chunk, and the end.
-        is_large: For version 2.2 and newer.
-    """
-    header = struct.Struct("<H" + "H" * len(levels) + ("I" if is_large else "H"))
-    sizes: list[int] = []
-    pieces: list[_Buffer] = []
-    for at, parts in enumerate(zip(*levels, values.buffers, strict=True)):
-        head = header.pack(starts[at + 1] - starts[at], *map(len, parts))
-        size = 0
-        for part in (head, *parts):
-            padding = -len(part) % 8
-            pieces += (part, _PAD * padding)
-            size += len(part) + padding
-        sizes.append(size)
-    if not is_large and max(sizes) > _MAX_CHUNK:
-        return None
-    return [_chunk_words(sizes, values.per_chunk, is_large=is_large), b"".join(pieces)]

@@ -1,20 +1,38 @@
-"""Small pages of columns that are alike, encoded at one go."""
+"""Pages of columns that are alike, encoded at one go."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import field
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from lance_core.encoding.layouts.small_page import MAX_VALUES, OFFSETS, encode_strings, encode_words
+from lance_core.common.frozen import mutable
+from lance_core.encoding.arrow_values import null_mask
+from lance_core.encoding.layouts.small_page import (
+    MAX_VALUES,
+    NO_LEVELS,
+    OFFSETS,
+    SMALL_VALUES,
+    encode_flags,
+    encode_strings,
+    encode_words,
+)
+from lance_core.encoding.shred import Nesting, build_levels
+from lance_core.errors import InvalidInputError
 from lance_core.file.write.v2_1 import FieldWriterV21
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from lance_core.encoding.layouts.page import EncodedPage
+    from lance_core.encoding.options import PageOptions
+    from lance_core.encoding.repdef import Levels
     from lance_core.file.write.v2_0 import FieldWriterV20
+
+_BYTES_AT_ONCE = 1 << 23
+"""Rows of neighbouring columns whose pages are in memory together."""
 
 FIXED_WIDTH: dict[int, np.dtype[Any]] = {
     kind.id: np.dtype(f"<u{kind.bit_width // 8}")
@@ -26,6 +44,43 @@ FIXED_WIDTH: dict[int, np.dtype[Any]] = {
 }
 """Words that values consist of, by the number of the Arrow type."""
 
+_BOOL = pa.bool_().id
+
+_Encode: TypeAlias = "Callable[..., list[EncodedPage | None]]"
+
+
+@mutable
+class Collected:
+    """Rows of one top-level field that wait for their page.
+
+    Attributes:
+        writer: Encodes them.
+        arrays: The rows.
+        num_bytes: Bytes of the rows as Arrow data.
+        num_rows: Number of the rows.
+        num_owned: Leading arrays that share no memory with other columns.
+        owned_bytes: Bytes of their rows.
+    """
+
+    writer: FieldWriterV20 | FieldWriterV21
+    arrays: list[pa.Array] = field(default_factory=list)
+    num_bytes: int = 0
+    num_rows: int = 0
+    num_owned: int = 0
+    owned_bytes: int = 0
+
+    def as_one(self) -> pa.Array:
+        """Return the rows as one array."""
+        self.arrays = [joined(self.arrays)]
+        return self.arrays[0]
+
+    def unshare(self) -> None:
+        """Copy rows that keep memory alive that other columns need no longer."""
+        shared = self.arrays[self.num_owned :]
+        if any(_shares_memory(array) for array in shared):
+            self.arrays[self.num_owned :] = [joined(shared) if len(shared) > 1 else pa.concat_arrays(shared)]
+        self.num_owned, self.owned_bytes = len(self.arrays), self.num_bytes
+
 
 def num_bytes_of(array: pa.Array) -> int:
     """As ``array.nbytes``, which takes longer than all else that is done to a small array of words as it comes in."""
@@ -34,35 +89,77 @@ def num_bytes_of(array: pa.Array) -> int:
 
 
 def encode_together(
-    columns: Sequence[tuple[FieldWriterV20 | FieldWriterV21, Sequence[pa.Array]]], version: str
-) -> dict[int, EncodedPage]:
+    columns: Iterable[Collected], options: PageOptions
+) -> Iterator[tuple[list[Collected], dict[int, EncodedPage | None]]]:
     """Encode what columns have collected.
 
     Args:
-        columns: Writers of fields, and the rows that wait for their page.
-        version: Version of the file, by name.
+        columns: Fields, with the rows that wait for their page.
+        options: How to write fields of which nothing but the type is said.
 
-    Returns:
-        By number of the column its page; the others are better off alone.
+    Yields:
+        Neighbouring columns, and their pages by number; none for those that are better off alone.
     """
-    columns_alike: dict[tuple[int, int], dict[int, Any]] = {}
-    strings: dict[int, dict[int, pa.Array]] = {}
-    for number, (writer, arrays) in enumerate(columns):
-        if not isinstance(writer, FieldWriterV21) or not writer.is_bare or len(arrays) != 1:
+    some: list[Collected] = []
+    num_bytes = 0
+    for column in columns:
+        some.append(column)
+        num_bytes += column.num_bytes
+        if num_bytes >= _BYTES_AT_ONCE:
+            yield some, _encode_some(some, options)
+            some, num_bytes = [], 0
+    yield some, _encode_some(some, options)
+
+
+def _encode_some(columns: Sequence[Collected], options: PageOptions) -> dict[int, EncodedPage | None]:
+    groups: dict[tuple[_Encode, int, int], dict[int, tuple[Any, Levels]]] = {}
+    for number, column in enumerate(columns):
+        if not isinstance(column.writer, FieldWriterV21) or not column.writer.is_bare or not column.arrays:
             continue
-        array = arrays[0]
+        if column.num_rows > MAX_VALUES:
+            continue
+        array = column.arrays[0] if len(column.arrays) == 1 else column.as_one()
         count, identity = len(array), array.type.id
-        if count > MAX_VALUES or array.null_count:
+        levels = NO_LEVELS
+        if array.null_count == count:
             continue
+        if array.null_count:
+            levels = build_levels([Nesting(length=count, is_null=null_mask(array))])
         kind = FIXED_WIDTH.get(identity)
         if kind is not None:
             values = np.frombuffer(array.buffers()[1], kind, count, array.offset * kind.itemsize)
-            columns_alike.setdefault((kind.itemsize, count), {})[number] = values
-        elif identity in OFFSETS:
-            strings.setdefault(count, {})[number] = array
-    pages: dict[int, EncodedPage] = {}
-    for encode, groups in ((encode_words, columns_alike), (encode_strings, strings)):
-        for alike in groups.values():
-            values = encode([*alike.values()], version)
-            pages |= {number: page for number, page in zip(alike, values, strict=True) if page is not None}
+            groups.setdefault((encode_words, kind.itemsize, count), {})[number] = values, levels
+        elif identity == _BOOL:
+            groups.setdefault((encode_flags, 1, count), {})[number] = array, levels
+        elif identity in OFFSETS and count <= SMALL_VALUES and not array.null_count:
+            groups.setdefault((encode_strings, identity, count), {})[number] = array, levels
+    pages: dict[int, EncodedPage | None] = {}
+    for (encode, _, _), members in groups.items():
+        values, levels = zip(*members.values(), strict=True)
+        pages.update(zip(members, encode(values, options, levels), strict=True))
     return pages
+
+
+def _shares_memory(array: pa.Array) -> bool:
+    """Return whether an array keeps more than twice its own bytes alive, as a column of a batch from a pipe does."""
+    largest = 0
+    for part in array.buffers():
+        buffer = part
+        while buffer is not None:
+            largest = max(largest, buffer.size)
+            buffer = buffer.parent
+    return largest > 2 * array.nbytes
+
+
+def joined(arrays: list[pa.Array]) -> pa.Array:
+    """Arrays as one.
+
+    Raises:
+        InvalidInputError: Their dictionaries have too many values together; pylance 14.0.2 could not read them.
+    """
+    if len(arrays) == 1:
+        return arrays[0]
+    try:
+        return pa.concat_arrays(arrays)
+    except pa.ArrowInvalid as error:
+        raise InvalidInputError(f"batches of {arrays[0].type} do not fit together: {error}") from error

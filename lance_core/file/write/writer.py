@@ -7,18 +7,17 @@ module for each generation of the format: `lance_core.file.write.v2_1` and its l
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 
-from lance_core.common.frozen import mutable
+from lance_core.encoding.options import free_options
 from lance_core.encoding.profiles import profile_of
-from lance_core.errors import CorruptDataError, InvalidInputError
+from lance_core.errors import CorruptDataError
 from lance_core.file.write.blob_files import BlobFiles
 from lance_core.file.write.field_writer import WrittenDataFile, fit_arrays
-from lance_core.file.write.together import encode_together, num_bytes_of
+from lance_core.file.write.together import Collected, encode_together, joined, num_bytes_of
 from lance_core.file.write.v2_1 import FieldWriterV21
 from lance_core.format.blobs import file_schema
 from lance_core.format.file.checksums import RunningSums, align, encode_sums, sums_size
@@ -60,34 +59,6 @@ other use for the many sizes that strings need, and would hold 20 MiB more. Numb
 AnyFileWriter: TypeAlias = "DataFileWriter | DataFileWriterV01"
 
 _PADDING = PAD_BYTE * PAGE_ALIGNMENT
-
-
-@mutable
-class _Collected:
-    """Rows of one top-level field that wait for their page.
-
-    Attributes:
-        writer: Encodes them.
-        arrays: The rows.
-        num_bytes: Bytes of the rows as Arrow data.
-        num_rows: Number of the rows.
-        num_owned: Leading arrays that share no memory with other columns.
-        owned_bytes: Bytes of their rows.
-    """
-
-    writer: FieldWriterV20 | FieldWriterV21
-    arrays: list[pa.Array] = dataclasses.field(default_factory=list)
-    num_bytes: int = 0
-    num_rows: int = 0
-    num_owned: int = 0
-    owned_bytes: int = 0
-
-    def unshare(self) -> None:
-        """Copy rows that keep memory alive that other columns need no longer."""
-        shared = self.arrays[self.num_owned :]
-        if any(_shares_memory(array) for array in shared):
-            self.arrays[self.num_owned :] = [_joined(shared) if len(shared) > 1 else pa.concat_arrays(shared)]
-        self.num_owned, self.owned_bytes = len(self.arrays), self.num_bytes
 
 
 def check_schema(schema: Schema, *, version: str | None) -> None:
@@ -186,7 +157,7 @@ class DataFileWriter:
         self._blobs = BlobFiles(blob_places)
         if self._version.name != "2.0":
             check_writable_types(schema, self._version.name)
-        self._columns = [_Collected(writer) for writer in _field_writers(schema, self._version, self._blobs)]
+        self._columns = [Collected(writer) for writer in _field_writers(schema, self._version, self._blobs)]
         self._position = 0
         self._waiting: list[bytes] = []
         self._handed_over = 0
@@ -302,14 +273,15 @@ class DataFileWriter:
 
     def finish(self) -> WrittenDataFile:
         """Write what is left and the metadata, and commit the sink."""
-        waiting = [(column.writer, column.arrays) for column in self._columns]
-        pages = encode_together(waiting, self._version.name)
-        for number, column in enumerate(self._columns):
-            page = pages.get(number)
-            if page is None:
-                self._flush(column)
-            elif isinstance(column.writer, FieldWriterV21):
-                column.writer.write_page(page, column.num_rows, self._put)
+        options = free_options(self._version.name, profile_of(self._schema.metadata))
+        for columns, pages in encode_together(self._columns, options):
+            for number, column in enumerate(columns):
+                page = pages.pop(number, None)
+                if page is None:
+                    self._flush(column)
+                elif isinstance(column.writer, FieldWriterV21):
+                    column.writer.write_page(page, column.num_rows, self._put)
+                    column.arrays = []
         self._blobs.finish()
         blob_sums = self._blobs.checksums()
         if self._checksums is not None and blob_sums:
@@ -374,7 +346,7 @@ class DataFileWriter:
         )
         return b"".join([descriptor, *columns, column_table, encode_table(global_buffers), encode_footer(footer)])
 
-    def _collect(self, column: _Collected, array: pa.Array, num_bytes: int) -> None:
+    def _collect(self, column: Collected, array: pa.Array, num_bytes: int) -> None:
         """Add rows of so many bytes to a column; pages that are full are written."""
         step = max(1, len(array) * self._page_bytes // num_bytes)
         full = rows_of_vectors(array.type) if self._page_bytes == PAGE_BYTES else None
@@ -388,7 +360,7 @@ class DataFileWriter:
             if column.num_bytes >= self._page_bytes * 3 // 4 if full is None else column.num_rows >= full:
                 self._flush(column)
 
-    def _flush(self, column: _Collected) -> None:
+    def _flush(self, column: Collected) -> None:
         """Write the rows that a column has collected."""
         if not column.arrays:
             return
@@ -396,7 +368,7 @@ class DataFileWriter:
         column.arrays, column.num_bytes, column.num_rows = [], 0, 0
         column.num_owned, column.owned_bytes = 0, 0
         start = self._position
-        column.writer.write(_joined(arrays), self._put)
+        column.writer.write(joined(arrays), self._put)
         self._encoded_from += num_bytes
         self._encoded_to += self._position - start
         if num_bytes >= _LARGE_PAGE and not pa.types.is_primitive(arrays[0].type):
@@ -455,28 +427,3 @@ def rows_of_vectors(kind: pa.DataType) -> int | None:
     if not _VECTOR_BYTES <= row_bytes <= _MAX_VECTOR_BYTES:
         return None
     return 1 << (_VECTOR_PAGE_BYTES // row_bytes).bit_length() - 1
-
-
-def _shares_memory(array: pa.Array) -> bool:
-    """Return whether an array keeps more than twice its own bytes alive, as a column of a batch from a pipe does."""
-    largest = 0
-    for part in array.buffers():
-        buffer = part
-        while buffer is not None:
-            largest = max(largest, buffer.size)
-            buffer = buffer.parent
-    return largest > 2 * array.nbytes
-
-
-def _joined(arrays: list[pa.Array]) -> pa.Array:
-    """Arrays as one.
-
-    Raises:
-        InvalidInputError: Their dictionaries have too many values together; pylance 14.0.2 could not read them.
-    """
-    if len(arrays) == 1:
-        return arrays[0]
-    try:
-        return pa.concat_arrays(arrays)
-    except pa.ArrowInvalid as error:
-        raise InvalidInputError(f"batches of {arrays[0].type} do not fit together: {error}") from error
