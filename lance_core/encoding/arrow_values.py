@@ -335,7 +335,8 @@ def own_values(values: Values) -> Values:
         case FixedValues(data):
             return FixedValues(np.array(data))
         case VariableValues(offsets, data):
-            return VariableValues(offsets.copy(), data[: int(offsets[-1])].copy())
+            start, end = int(offsets[0]), int(offsets[-1])
+            return VariableValues(offsets - offsets.dtype.type(start), data[start:end].copy())
         case FixedListValues(dimension, items, validity):
             return FixedListValues(dimension, own_values(items), None if validity is None else validity.copy())
 

@@ -5,13 +5,13 @@ Source: message ``CompressiveEncoding`` and its uses in mini-block chunks, block
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from lance_core.common.late_module import LateModule
-from lance_core.encoding.arrow_values import take_values
+from lance_core.encoding.arrow_values import own_values, slice_values, take_values
 from lance_core.encoding.codecs import bitpack, fixed_size_list, flat, general, packed_struct, variable
 from lance_core.encoding.codecs.codec import (
     CODECS,
@@ -160,17 +160,16 @@ def scalar_of(encoding: Encoding) -> Scalar | None:
 
 
 def decode_blocks(encoding: Encoding, blocks: Sequence[Bytes], counts: Sequence[int]) -> list[Values]:
-    """Decode several blocks of one encoding, small ones together; errors as `decode_block`.
+    """Decode blocks of one encoding to memory of their own, small ones together; errors as `decode_block`.
 
     Args:
         encoding: How each block is encoded.
         blocks: Exactly the blocks.
         counts: Number of values of each.
     """
-    codec = CODECS[type(encoding)]
-    unwraps = None if codec.decode_blocks is not None else codec.unwrap
-    if unwraps is None or len(blocks) == 1 or sum(map(len, blocks)) > _SMALL_BYTES:
-        return [decode_block(encoding, block, count) for block, count in zip(blocks, counts, strict=True)]
+    if len(blocks) == 1 or sum(map(len, blocks)) > _SMALL_BYTES:
+        parts = [decode_block(encoding, block, count) for block, count in zip(blocks, counts, strict=True)]
+        return list(map(own_values, parts))
     bounds = starts_of(np.array([len(block) for block in blocks], np.int64))
     together = Chunks(
         buffers=(np.concatenate(blocks),),
@@ -178,19 +177,17 @@ def decode_blocks(encoding: Encoding, blocks: Sequence[Bytes], counts: Sequence[
         sizes=np.diff(bounds)[None],
         counts=np.array(counts, np.int64),
     )
-    check_chunks(together, 1)
-    inside = unwraps(encoding, together)
-    if inside is None:
-        return [decode_block(encoding, block, count) for block, count in zip(blocks, counts, strict=True)]
-    memory = inside[1].buffers[0]
-    bounds = [*inside[1].starts[0].tolist(), len(memory)]
-    return decode_blocks(inside[0], [memory[low:high] for low, high in pairwise(bounds)], counts)
+    values = decode_joined(encoding, together)
+    return [own_values(slice_values(values, *ends)) for ends in pairwise(accumulate(counts, initial=0))]
 
 
 def decode_joined(encoding: Encoding, blocks: Chunks) -> Values:
     """Decode several blocks of one encoding end to end; errors as `decode_block`."""
     check_chunks(blocks, 1)
-    return decode_blocks_of(encoding, blocks)
+    values, num_values = decode_blocks_of(encoding, blocks), int(blocks.counts.sum())
+    if len(values) != num_values:
+        raise CorruptDataError(f"blocks of {len(values)} values where there are {num_values}")
+    return values
 
 
 def decode_levels(encoding: Encoding, data: bytes, count: int) -> npt.NDArray[np.unsignedinteger[Any]]:

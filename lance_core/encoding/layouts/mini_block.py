@@ -115,18 +115,19 @@ def decode_dictionaries(pages: Sequence[tuple[MiniBlockLayout, Bytes]]) -> list[
     Args:
         pages: Layouts, each with the bytes of its dictionary, if it has one.
     """
-    alike: dict[Encoding, dict[_Items, Bytes]] = {}
+    alike: dict[Encoding, dict[_Items, Any]] = {}
+    keys: list[tuple[dict[_Items, Any], _Items] | None] = []
     for layout, data in pages:
-        if layout.dictionary is not None:
-            alike.setdefault(layout.dictionary, {})[_items(layout, data)] = data
-    decoded: dict[Encoding, dict[_Items, Values]] = {}
+        if layout.dictionary is None:
+            keys.append(None)
+            continue
+        members, items = alike.setdefault(layout.dictionary, {}), (data.tobytes(), layout.num_dictionary_items)
+        members[items] = data
+        keys.append((members, items))
     for encoding, members in alike.items():
         values = registry.decode_blocks(encoding, list(members.values()), [count for _, count in members])
-        decoded[encoding] = dict(zip(members, values, strict=True))
-    return [
-        None if layout.dictionary is None else decoded[layout.dictionary][_items(layout, data)]
-        for layout, data in pages
-    ]
+        members.update(dict(zip(members, values, strict=True)))
+    return [None if key is None else key[0][key[1]] for key in keys]
 
 
 def decode_joined_dictionaries(
@@ -143,14 +144,7 @@ def decode_joined_dictionaries(
     encoding, counts = layouts[0].dictionary, [layout.num_dictionary_items for layout in layouts]
     assert encoding is not None  # noqa: S101 - callers ask for nothing else
     blocks = Chunks(buffers=(memory,), starts=starts[None], sizes=sizes[None], counts=np.array(counts, np.int64))
-    items = registry.decode_joined(encoding, blocks)
-    if len(items) != sum(counts):
-        raise CorruptDataError(f"dictionaries of {len(items)} items where pages have {sum(counts)}")
-    return items
-
-
-def _items(layout: MiniBlockLayout, data: Bytes) -> _Items:
-    return data.tobytes(), layout.num_dictionary_items
+    return registry.decode_joined(encoding, blocks)
 
 
 def decode(

@@ -180,7 +180,7 @@ class LeafPattern(NamedTuple):
             first.first_rows,
         )
         shared = (self.cached.layouts, Budget(), self.cached.kinds, {})
-        cached = PageCache(first.first_rows, *shared, is_shared=False)
+        cached = PageCache(first.first_rows, *shared)
         return ColumnRead(column, cached, rows, number=number, file=file, base=base)
 
 

@@ -100,7 +100,6 @@ class PageCache:
     __slots__ = (
         "_budget",
         "_first_rows",
-        "_is_shared",
         "_joined",
         "encodings",
         "even_pages",
@@ -130,7 +129,6 @@ class PageCache:
         readers: dict[int, Any],
         *,
         source: PageCache | None = None,
-        is_shared: bool = True,
         items_per_row: int = 1,
     ) -> None:
         self._first_rows = first_rows
@@ -138,7 +136,6 @@ class PageCache:
         self.kinds = kinds
         self.readers = readers
         self._budget = budget
-        self._is_shared = is_shared
         self.items_per_row = items_per_row
         self._joined: _Joined | None = None
         self.whole: MiniBlockIndex | None = None
@@ -174,7 +171,7 @@ class PageCache:
 
     def keep_index(self, number: int, index: MiniBlockIndex) -> None:
         """Keep the index of a mini-block page."""
-        index = self.indexes[number] = index.detached() if self._is_shared else index
+        self.indexes[number] = index
         self.ready[number] = 1
         self._budget.num_bytes += index.num_bytes
         if len(self._first_rows) == _ONE_PAGE and index.is_simple:
@@ -388,8 +385,7 @@ class FileCache:
             if alike not in self.layouts:
                 self.layouts[alike] = {}
             shared = (self.layouts[alike], self.budget, self.kinds, self.readers)
-            is_shared = self._source is None
-            entry = PageCache(first_rows, *shared, source=source, is_shared=is_shared, items_per_row=items_per_row)
+            entry = PageCache(first_rows, *shared, source=source, items_per_row=items_per_row)
             self._columns[number] = entry
             self.budget.num_bytes += _COLUMN_BYTES + _PAGE_BYTES * len(pages)
         return entry

@@ -81,7 +81,10 @@ class ColumnRead:
         """The rows by page; none if it does not matter which page a row is in."""
         slices = self._slices
         if slices is None:
-            slices = self._slices = [self.slice_of(number, rows) for number, rows in self.spans]
+            pages, layout = self.column.pages, self.pages.layout
+            slices = self._slices = [
+                PageSlice(number, pages[number], layout(self.column, number), rows) for number, rows in self.spans
+            ]
         return slices
 
     @property
@@ -90,10 +93,6 @@ class ColumnRead:
         return self.whole is None and all(
             isinstance(self.pages.layout(self.column, number), ConstantLayout) for number, _ in self.spans
         )
-
-    def slice_of(self, number: int, rows: Rows) -> PageSlice:
-        """Return rows of a page."""
-        return PageSlice(number, self.column.pages[number], self.pages.layout(self.column, number), rows)
 
 
 def find_pages(reads: Sequence[ColumnRead]) -> list[tuple[ColumnRead, PageSlice]]:
@@ -124,9 +123,7 @@ def find_pages(reads: Sequence[ColumnRead]) -> list[tuple[ColumnRead, PageSlice]
         if spans is None:
             spans = first_rows[key] = _split(column, items_of(rows, per_row))
         read.spans = spans
-        for number, inside in spans:
-            if not cached.ready[number]:
-                missing.append((read, read.slice_of(number, inside)))
+        missing += [(read, read.slices[at]) for at, (number, _) in enumerate(spans) if not cached.ready[number]]
     return missing
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from lance_core.common.frozen import NamedTuple, frozen
 from lance_core.common.late_module import LateModule
-from lance_core.encoding.arrow_values import buffer_view, join_values, num_bytes_of, own_values
+from lance_core.encoding.arrow_values import buffer_view, join_values, num_bytes_of
 from lance_core.encoding.kernels import starts_of
 from lance_core.encoding.layouts import chunk_table, full_zip, mini_block
 from lance_core.encoding.layouts.chunk_table import PageWords, join_tables
@@ -59,10 +59,6 @@ class MiniBlockIndex:
     def num_bytes(self) -> int:
         """Bytes that it takes."""
         return self.table.grid.nbytes + (0 if self.dictionary is None else num_bytes_of(self.dictionary))
-
-    def detached(self) -> MiniBlockIndex:
-        """Return the same index in memory of its own, which does not keep the file mapped."""
-        return self if self.dictionary is None else replace(self, dictionary=own_values(self.dictionary))
 
 
 @frozen
@@ -223,7 +219,7 @@ def decode_sparse_index(page: PageRead, layout: SparseLayout) -> SparseIndex:
     of_values = [buffers[at] for at in value_buffers if at != data]
     if isinstance(values, MiniBlockLayout):
         (chunks,) = decode_indexes([PageRead(values_slice(part, layout, values), 0, of_values, kinds)])
-        return SparseIndex(levels, values, chunks.detached(), None)
+        return SparseIndex(levels, values, chunks, None)
     rows = buffer_view(of_values[0], np.uint8).copy() if of_values else None  # without the file's memory
     return SparseIndex(levels, values, None, rows)
 

@@ -1,6 +1,7 @@
 """Each decoder against bytes that were put together by hand, in the plainest way."""
 
 import struct
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -378,6 +379,24 @@ def test_blocks(items):
     assert items(decode(Variable(64), strings64, 2)) == [b"a", b"bc"]
     assert decode(OutOfLineBitpacking(16, 0), b"", 5).data.tolist() == [0] * 5
     assert decode(InlineBitpacking(16), b"\0\0", 5).data.tolist() == [0] * 5
+
+
+def string_block(strings):
+    bounds = np.cumsum([0, *map(len, strings)]).astype("<u4")
+    return struct.pack("<2I", 32, 8 + bounds.nbytes) + bounds.tobytes() + b"".join(strings)
+
+
+@few
+@given(st.lists(st.lists(st.binary(max_size=9), min_size=1, max_size=9), min_size=1, max_size=5), st.booleans())
+def test_blocks_decoded_together_are_those_decoded_one_by_one(blocks, is_compressed):
+    plain = Variable(32)
+    encoding = General(Compression.LZ4, plain) if is_compressed else plain
+    packed = [string_block(block) for block in blocks]
+    packed = [np.frombuffer(lz4(data), np.uint8) if is_compressed else np.frombuffer(data, np.uint8) for data in packed]
+    for values, block in zip(registry.decode_blocks(encoding, packed, [*map(len, blocks)]), blocks, strict=True):
+        bounds = values.offsets.tolist()
+        assert (bounds[0], bounds[-1]) == (0, len(values.data))
+        assert [values.data[low:high].tobytes() for low, high in pairwise(bounds)] == block
 
 
 def test_out_of_line_tails_are_raw_or_packed(as_page, chunks_of):
