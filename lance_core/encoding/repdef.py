@@ -315,6 +315,23 @@ def unravel(levels: Levels, num_slots: int, dimensions: Sequence[int] | None = N
     return slots
 
 
+def outside_of_leaf(levels: Levels) -> Levels:
+    """Return the levels of what is around a leaf: those of its nulls count as valid."""
+    definition, num_nulls = levels.definition, _NUM_LEVELS[levels.layers[0]]
+    if definition is not None and num_nulls:
+        least = definition.dtype.type(num_nulls)
+        definition = None if max_def(levels.layers) == num_nulls else np.maximum(definition, least) - least
+    return Levels(levels.layers[1:], levels.rep, definition)
+
+
+def leaf_slots(levels: Levels, num_slots: int) -> Slots:
+    """Return the slots of a leaf, of checked levels that have so many."""
+    (layer, *_), _, top = levels_of(levels.layers)
+    if levels.definition is None:
+        return Slots(num_slots, None)
+    return _unravel_item(layer, levels.definition, top)
+
+
 def _unravel_items(
     layers: Layers, definition: LevelArray | None, num_slots: int, dimensions: Sequence[int]
 ) -> list[Slots]:

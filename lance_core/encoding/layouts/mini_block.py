@@ -16,7 +16,7 @@ Source: message ``MiniBlockLayout``.
 
 from __future__ import annotations
 
-from functools import partial
+from dataclasses import replace
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -25,14 +25,14 @@ import numpy as np
 from lance_core.common.frozen import NamedTuple, frozen
 from lance_core.common.late_module import LateModule
 from lance_core.encoding import registry
-from lance_core.encoding.arrow_values import take_values
+from lance_core.encoding.arrow_values import slice_leaf, take_values
 from lance_core.encoding.codecs.dictionary import index_dtype
 from lance_core.encoding.kernels import empty, gather_windows, starts_of
 from lance_core.encoding.layouts import blob
 from lance_core.encoding.layouts.chunk_bytes import assemble, chunk_sizes, pad8
 from lance_core.encoding.layouts.chunk_table import encode_repetition_index, encode_words, level_bounds
 from lance_core.encoding.layouts.page import Decoded, EncodedPage
-from lance_core.encoding.repdef import Levels, max_rep, merge_layers, pick_levels, widen
+from lance_core.encoding.repdef import Levels, max_rep, max_visible_def, merge_layers, pick_levels, widen
 from lance_core.encoding.strategy import SPARSE_VALUES_SHARE
 from lance_core.encoding.values import Chunks, DictionaryValues, FixedValues, StructValues, VariableValues
 from lance_core.errors import CorruptDataError
@@ -160,9 +160,9 @@ def decode(
     Args:
         memory: Holds all chunks.
         run: The chunks.
-        rows: Which of the rows that the chunks hold are wanted, None for all.
+        rows: Which of the rows that the chunks hold are wanted, None for all, or those of ``leaf``.
         keeps_dictionary: Return places in dictionaries as such.
-        leaf: The leaf, if it may have levels in common with others.
+        leaf: Consecutive rows of lists that are wanted, whose levels other leaves may have in common.
 
     Raises:
         CorruptDataError: Chunks that do not fit their page.
@@ -172,7 +172,11 @@ def decode(
         raise CorruptDataError("pages that are encoded alike have different numbers of value buffers")
     opened = open_chunks(memory, run.starts, run.sizes, run.counts, layout)
     chunks = opened.values
-    levels, positions = _decode_levels(run, opened, leaf), rows
+    positions, slots = rows, None
+    if leaf is None:
+        levels = _decode_levels(run, opened)
+    else:
+        levels, slots = _levels_of_rows(run, opened, leaf)
     if rows is not None:
         levels, positions = pick_levels(levels, rows)
     if isinstance(layout.values, Fsst) and run.shared(lambda page_layout: page_layout.values) is None:
@@ -186,6 +190,8 @@ def decode(
     if layout.dictionary is not None:
         items = _look_up(values, run, positions)
         values = items if keeps_dictionary else take_values(items.items, items.indices.data)
+    if slots is not None:
+        return Decoded(levels=levels, values=slice_leaf(values, slots.start, slots.stop), num_slots=len(slots))
     return Decoded(levels=levels, values=values, num_slots=len(values))
 
 
@@ -204,24 +210,93 @@ def _value_bounds(run: ChunkRun, positions: Int64s | None) -> Int64s:
     return bounds if positions is None else positions.searchsorted(bounds)
 
 
-def _decode_levels(run: ChunkRun, opened: OpenChunks, leaf: LeafLevels | None) -> Levels:
-    """Return the levels of all chunks."""
-    rep = definition = None
-    count, layers = int(opened.num_levels.sum()), run.shared(lambda layout: layout.layers)
-    if opened.rep is not None:
-        decode_rep = partial(_decode_one, run, lambda layout: layout.rep, opened.rep)
-        if leaf is None:
-            rep = decode_rep()
-        else:
-            top, decode_head = max_rep(run.layouts[0].layers), partial(_decode_first, run, opened.rep)
-            rep = leaf.decode_rep(top, count, decode_head, decode_rep)
-    if opened.definition is not None:
-        decode_definition = partial(_decode_one, run, lambda layout: layout.definition, opened.definition)
-        if leaf is None or layers is None:
-            definition = decode_definition()
-        else:
-            definition = leaf.decode_definition(layers, count, decode_definition)
-    return _join_levels(run, rep, definition, opened.num_levels)
+def _decode_levels(run: ChunkRun, opened: OpenChunks) -> Levels:
+    """Return the levels of all chunks; both kinds are decoded together if they are encoded alike."""
+    rep, definition = opened.rep, opened.definition
+    rep_encoding, def_encoding = run.shared(lambda layout: (layout.rep, layout.definition)) or (None, None)
+    if rep is None or definition is None or rep_encoding is None or rep_encoding != def_encoding:
+        rep_levels = None if rep is None else _decode_one(run, lambda layout: layout.rep, rep)
+        return _join_levels(run, rep_levels, _decode_definition(run, opened), opened.num_levels)
+    both = registry.decode_level_chunks(rep_encoding, together((rep, definition)))
+    count = len(both) // 2
+    return _join_levels(run, both[:count], both[count:], opened.num_levels)
+
+
+def together(levels: Sequence[Chunks | None]) -> Chunks:
+    """Return the chunks of several kinds of levels, or of several columns, that are encoded alike; at least one."""
+    parts = [chunks for chunks in levels if chunks is not None]
+    return replace(
+        parts[0],
+        starts=np.concatenate([part.starts for part in parts], axis=1),
+        sizes=np.concatenate([part.sizes for part in parts], axis=1),
+        counts=np.concatenate([part.counts for part in parts]),
+    )
+
+
+def _decode_definition(run: ChunkRun, opened: OpenChunks) -> LevelArray | None:
+    return None if opened.definition is None else _decode_one(run, lambda layout: layout.definition, opened.definition)
+
+
+def _levels_of_rows(run: ChunkRun, opened: OpenChunks, leaf: LeafLevels) -> tuple[Levels, range]:
+    """Return the levels of consecutive rows, and the positions of their values among those of the chunks.
+
+    Where another leaf has told the levels, only those of the first chunk are decoded: they tell how many levels and
+    values stand before the rows.
+    """
+    layers, rep = run.shared(lambda layout: layout.layers), leaf.rep
+    every = None if rep is not None and layers is not None else _decode_levels(run, opened)
+    low, num_skipped, num_levels = 0, 0, int(opened.num_levels.sum())
+    if leaf.num_before:
+        first = _decode_levels(*_first_of(run, opened)) if every is None else every
+        low = int(_row_starts(first, slice(0, int(opened.num_levels[0])))[leaf.num_before])
+        num_skipped = _count_values(first, slice(0, low))
+    if every is not None:
+        behind = num_levels - int(opened.num_levels[-1])
+        high = (
+            behind + int(_row_starts(every, slice(behind, None))[-leaf.num_behind]) if leaf.num_behind else num_levels
+        )
+        definition = None if every.definition is None else every.definition[low:high]
+        levels = Levels(every.layers, None if every.rep is None else every.rep[low:high], definition)
+        leaf.keep(levels)
+    else:
+        assert rep is not None and layers is not None  # noqa: PT018, S101 - see above
+        high = low + len(rep)
+
+        def decode() -> LevelArray | None:
+            definition = _decode_definition(run, opened)
+            return None if definition is None else definition[low:high]
+
+        levels = Levels(layers, rep, leaf.decode_definition(layers, decode))
+    num_values = _count_values(levels, slice(None))
+    levels_left, values_left = num_levels - high, int(run.counts.sum()) - num_skipped - num_values
+    if not 0 <= values_left <= levels_left or levels_left < leaf.num_behind or (levels_left and not leaf.num_behind):
+        raise CorruptDataError("the levels of chunks call for other values than they have")
+    return levels, range(num_skipped, num_skipped + num_values)
+
+
+def _row_starts(levels: Levels, part: slice) -> Int64s:
+    assert levels.rep is not None  # noqa: S101 - of lists
+    return np.flatnonzero(levels.rep[part] == max_rep(levels.layers))
+
+
+def _count_values(levels: Levels, part: slice) -> int:
+    assert levels.rep is not None  # noqa: S101 - of lists
+    if levels.definition is None:
+        return len(levels.rep[part])
+    return int(np.count_nonzero(levels.definition[part] <= max_visible_def(levels.layers)))
+
+
+def _first_of(run: ChunkRun, opened: OpenChunks) -> tuple[ChunkRun, OpenChunks]:
+    """Return the first of some chunks, as far as its levels are concerned."""
+    page, chosen = int(run.bounds.searchsorted(0, side="right")) - 1, slice(0, 1)
+    is_cut = None if run.is_cut is None else run.is_cut[chosen]
+    first = replace(run, layouts=(run.layouts[page],), bounds=np.array([0, 1]), is_cut=is_cut)
+    rep, definition = (None if chunks is None else _some(chunks, chosen) for chunks in (opened.rep, opened.definition))
+    return first, opened._replace(num_levels=opened.num_levels[chosen], rep=rep, definition=definition)
+
+
+def _some(chunks: Chunks, chosen: slice) -> Chunks:
+    return replace(chunks, starts=chunks.starts[:, chosen], sizes=chunks.sizes[:, chosen], counts=chunks.counts[chosen])
 
 
 def pick_values(encoding: Encoding, chunks: Chunks, positions: Int64s) -> Values:
@@ -338,14 +413,6 @@ def _read_headers(
     return header_words[0], buffer_starts, buffer_sizes
 
 
-def _decode_first(run: ChunkRun, rep: Chunks) -> LevelArray:
-    """Return the repetition levels of the first chunk."""
-    first = Chunks(buffers=rep.buffers, starts=rep.starts[:, :1], sizes=rep.sizes[:, :1], counts=rep.counts[:1])
-    encoding = run.layouts[int(run.bounds.searchsorted(0, side="right")) - 1].rep
-    assert encoding is not None  # noqa: S101 - pages that are alike all have these levels
-    return registry.decode_level_chunks(encoding, first)
-
-
 def _decode_one(run: ChunkRun, what: Callable[[MiniBlockLayout], Encoding | None], chunks: Chunks) -> LevelArray:
     """Return levels of all chunks; neighbouring pages that encode them alike are decoded together."""
     encoding = run.shared(what)
@@ -356,14 +423,8 @@ def _decode_one(run: ChunkRun, what: Callable[[MiniBlockLayout], Encoding | None
     for encoding, group in groupby(run.layouts, key=what):
         last = first + sum(1 for _ in group)
         begin, end = int(run.bounds[first]), int(run.bounds[last])
-        some = Chunks(
-            buffers=chunks.buffers,
-            starts=chunks.starts[:, begin:end],
-            sizes=chunks.sizes[:, begin:end],
-            counts=chunks.counts[begin:end],
-        )
         assert encoding is not None  # noqa: S101 - pages that are alike all have these levels
-        parts.append(registry.decode_level_chunks(encoding, some))
+        parts.append(registry.decode_level_chunks(encoding, _some(chunks, slice(begin, end))))
         first = last
     return np.concatenate(parts)
 

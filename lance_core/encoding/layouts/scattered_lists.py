@@ -6,7 +6,6 @@ that encode their levels alike in one go (`level_bitmap`); only the levels and v
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -17,7 +16,7 @@ from lance_core.encoding import registry
 from lance_core.encoding.codecs.fastlanes import BLOCK
 from lance_core.encoding.kernels import aranges, starts_of
 from lance_core.encoding.layouts.level_bitmap import above, bitmap_of, count_blocks
-from lance_core.encoding.layouts.mini_block import open_chunks
+from lance_core.encoding.layouts.mini_block import open_chunks, together
 from lance_core.encoding.repdef import Levels, max_rep, max_visible_def
 from lance_core.errors import CorruptDataError
 from lance_core.format.file.encodings import OutOfLineBitpacking
@@ -123,7 +122,7 @@ class _Frame:
 def _pick_levels(runs: Sequence[ListRun], opened: Sequence[OpenChunks]) -> list[_Picked]:
     """For each run the levels of the wanted rows, and where their values are."""
     layout = runs[0].layout
-    rep = _together([parts.rep for parts in opened])
+    rep = together([parts.rep for parts in opened])
     frame = _Frame(rep.counts)
     chunk_bounds = starts_of(np.array([len(run.starts) for run in runs]))
     begins, ends = _row_bounds(layout, rep, runs, frame, chunk_bounds)
@@ -135,7 +134,7 @@ def _pick_levels(runs: Sequence[ListRun], opened: Sequence[OpenChunks]) -> list[
     definition, is_visible = None, np.ones(len(entries), np.bool_)
     num_hidden = np.zeros_like(rep.counts)
     if layout.definition is not None:
-        levels = _together([parts.definition for parts in opened])
+        levels = together([parts.definition for parts in opened])
         limit = max_visible_def(layout.layers)
         hidden = bitmap_of(above(limit, layout.definition, levels))
         positions = entries + frame.shifts[chunk_of]
@@ -155,17 +154,6 @@ def _pick_levels(runs: Sequence[ListRun], opened: Sequence[OpenChunks]) -> list[
             _Picked(levels, chunk_of[low:high][visible_in_row] - first, index[low:high][visible_in_row])
         )
     return picked_levels
-
-
-def _together(levels: Sequence[Chunks | None]) -> Chunks:
-    """Return the levels of all runs, still encoded; their layouts, which are alike, tell that there are some."""
-    parts = [chunks for chunks in levels if chunks is not None]
-    return replace(
-        parts[0],
-        starts=np.concatenate([part.starts for part in parts], axis=1),
-        sizes=np.concatenate([part.sizes for part in parts], axis=1),
-        counts=np.concatenate([part.counts for part in parts]),
-    )
 
 
 def _row_bounds(

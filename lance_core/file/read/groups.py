@@ -76,11 +76,22 @@ class MiniBlockGroup:
         column, selection, rows = self.column, self.selection, self.selection.rows
         if not self._decodes_all(rows):
             return to_arrow(self.decode_values(buffers, np.asarray(rows)), column.path, column.kind, len(rows))
-        decoded = self.decode_values(buffers, None, shared=shared)
+        if isinstance(rows, range) and shared is not None and selection.is_cut is not None:
+            decoded = self.decode_values(buffers, None, leaf=self._leaf_levels(rows, shared))
+            return to_arrow(decoded, column.path, column.kind, len(rows), shared)
+        decoded = self.decode_values(buffers, None)
         if isinstance(rows, range) and column.path.items_per_row > 1:  # chunks may begin inside of a row
             return to_arrow(cut(decoded, rows), column.path, column.kind, len(rows))
         array = to_arrow(decoded, column.path, column.kind, selection.num_rows, shared)
         return pick(array if isinstance(rows, range) else settled(array), rows)
+
+    def _leaf_levels(self, rows: range, shared: SharedLevels) -> LeafLevels:
+        """Return what finds the levels of consecutive rows, counted among those of the chunks."""
+        selection = self.selection
+        first = int(self.index.table.first_rows[selection.chunks[0]])
+        first -= 0 if selection.is_cut is None else int(selection.is_cut[0])
+        in_column, num_behind = range(first + rows.start, first + rows.stop), selection.num_rows - rows.stop
+        return LeafLevels(shared, self.column.path, in_column, rows.start, num_behind)
 
     def _decodes_all(self, rows: Rows) -> bool:
         """Return whether all rows of the chunks are decoded, and the wanted ones picked out of them."""
@@ -119,7 +130,7 @@ class MiniBlockGroup:
         rows: Int64s | None,
         *,
         keeps_dictionary: bool = False,
-        shared: SharedLevels | None = None,
+        leaf: LeafLevels | None = None,
     ) -> Decoded:
         """Decode some of the rows that the chunks hold, or all of them; see `mini_block.decode`."""
         keeps_dictionary = keeps_dictionary or self.column.is_dictionary
@@ -133,10 +144,6 @@ class MiniBlockGroup:
             is_cut=self.selection.is_cut,
             dictionary=index.dictionary,
         )
-        leaf = None
-        if shared is not None and run.is_cut is not None:
-            first_row = int(index.table.first_rows[chunks[0]])
-            leaf = LeafLevels(shared, self.column.path, first_row, is_cut=bool(run.is_cut[0]))
         return mini_block.decode(buffers.memory, run, rows=rows, keeps_dictionary=keeps_dictionary, leaf=leaf)
 
 

@@ -136,7 +136,13 @@ def test_leaves_of_a_list_do_not_share_levels_from_different_items_of_a_row(data
 
 @pytest.mark.parametrize("rows", [(0, 17), (0, 9_000), (9_001, 30_000), (20_000, 40_000)])
 def test_leaves_of_a_list_read_rows_from_wherever_their_chunks_begin(data_file, rows):
-    structs = [[{"a": one, "b": str(one * row), "c": one % 2 == 0} for one in range(row % 6)] for row in range(40_000)]
+    structs = [
+        [
+            {"a": one, "b": str(one * row), "c": one % 2 == 0, "d": None if one % 3 else [row] * one}
+            for one in range(row % 6)
+        ]
+        for row in range(40_000)
+    ]
     lists = pa.array([None if row % 11 == 0 else one for row, one in enumerate(structs)])
     data_file.write(pa.table({"lists": lists}))
     assert data_file.read(*rows)["lists"].combine_chunks().equals(lists[rows[0] : rows[1]])
