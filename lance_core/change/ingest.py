@@ -334,10 +334,16 @@ def fit_batch(batch: pa.RecordBatch, fields: Schema) -> pa.RecordBatch:
         InvalidInputError: Null in a field that is not nullable.
     """
     target = fields.to_arrow()
-    if not fields.special_fields and batch.schema.equals(target) and all(field.nullable for field in fields.fields):
+    is_plain = all(field.nullable for field in fields.fields) and not any(map(_may_change, fields.special_fields))
+    if is_plain and batch.schema.equals(target):
         return batch
     columns = [fit_array(batch.column(field.name), field, field.name) for field in fields.fields]
     return pa.RecordBatch.from_arrays(columns, schema=target)
+
+
+def _may_change(field: Field) -> bool:
+    """Return whether values of the field's Arrow type may still have to be checked or changed."""
+    return bool(field.children or field.metadata or field.extension_name or field.logical_type == JSON)
 
 
 def with_missing(batch: pa.RecordBatch, table: Schema) -> pa.RecordBatch:

@@ -22,8 +22,9 @@ LEAST_MEMORY = 1 << 27
 DEFAULT_MEMORY = 1 << 31
 _MOST_PAGE_BYTES = 8 << 20
 _LEAST_PAGE_BYTES = 1 << 16
-_MANY_ROWS = 1 << 13
-"""Where so many rows fit, the scan chooses the batches."""
+_MANY_ROWS, _MANY_COLUMNS = 1 << 13, 1 << 8
+"""Where so many rows fit, the scan chooses the batches. Of so many columns it takes few rows, although a column costs a
+batch as much as hundreds of values: there eight times as many rows must fit."""
 
 
 @frozen(kw_only=True)
@@ -61,5 +62,6 @@ def make_budget(max_bytes: int, *, num_columns: int, fragments: Sequence[Fragmen
     row_bytes = stored / max(sum(fragment.physical_rows for fragment in fragments), 1)
     # Half of what a batch may take: values in files are packed more closely than in memory.
     wide = int(max_bytes / 32 / row_bytes) if row_bytes else 0
-    rows = batch_size if batch_size is not None or wide >= _MANY_ROWS else max(wide, 1)
+    many = _MANY_ROWS * (1 if num_columns < _MANY_COLUMNS else 8)
+    rows = batch_size if batch_size is not None or wide >= many else max(wide, 1)
     return Budget(page_bytes=page_bytes, batch_size=rows, copy_bytes=max_bytes // 4)

@@ -48,6 +48,8 @@ class FieldWriterV20:
         InvalidInputError: Metadata that asks for what cannot be.
     """
 
+    needs_check = True
+
     def __init__(self, field: Field) -> None:
         self._field = field
         self._node = _node(field)

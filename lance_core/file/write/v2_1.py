@@ -40,6 +40,7 @@ class FieldWriterV21:
     Attributes:
         field_ids: Fields that have a column, in the order of the columns.
         is_bare: Whether the field is one leaf, of which nothing but its type is said.
+        needs_check: Whether there are values that it cannot hold.
 
     Raises:
         InvalidInputError: Metadata that asks for something that does not exist.
@@ -53,6 +54,7 @@ class FieldWriterV21:
         self._num_rows = 0
         self._paths_of_blobs: list[LeafPath] = []
         self.is_bare = not (field.children or field.metadata or field.extension_name)
+        self.needs_check = not self.is_bare or not field.nullable or field.logical_type == "struct"
         if self.is_bare:
             self._paths, self._options = [LeafPath((field,))], [free_options(version, profile)]
             self._pages: list[list[Page]] = [[]]
@@ -70,7 +72,7 @@ class FieldWriterV21:
         Raises:
             InvalidInputError: Nulls where there must be none, blobs that are neither here nor there.
         """
-        if array.null_count or not self.is_bare:
+        if self.needs_check:
             check_nulls(self._field, array)
         for path in self._paths_of_blobs:
             check_blobs(path.leaf, shred(path, array)[1])

@@ -214,7 +214,8 @@ class DataFileWriter:
         """
         arrays = fit_arrays(batch, self._kinds)
         for array, column in zip(arrays, self._columns, strict=True):
-            column.writer.check(array)
+            if column.writer.needs_check:
+                column.writer.check(array)
         num_rows, encoded_before = batch.num_rows, self._encoded_from
         small = min(self._page_bytes // 2, _VECTOR_BYTES * num_rows)
         for array, column in zip(arrays, self._columns, strict=True):
