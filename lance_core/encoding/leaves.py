@@ -148,12 +148,16 @@ def list_items(array: pa.Array, is_null: Mask | None) -> tuple[npt.NDArray[np.in
     """Sizes of the lists, 0 where null, and exactly the items of the others."""
     offsets = _list_offsets(array)
     sizes = np.diff(offsets).astype(np.int64, copy=False)
-    child = _list_child(array)
     if is_null is not None and sizes[is_null].any():
         is_valid = ~is_null
-        child = child.take(numbers_array(aranges(offsets[:-1][is_valid].astype(np.int64), sizes[is_valid])))
-        return np.where(is_null, 0, sizes), child
-    return sizes, child.slice(int(offsets[0]), int(offsets[-1] - offsets[0]))
+        wanted = aranges(offsets[:-1][is_valid].astype(np.int64), sizes[is_valid])
+        return np.where(is_null, 0, sizes), _list_child(array).take(numbers_array(wanted))
+    return sizes, _items_between(array, offsets)
+
+
+def _items_between(array: pa.Array, offsets: npt.NDArray[Any]) -> pa.Array:
+    """Return the items of all lists, given their offsets, with those of nulls."""
+    return _list_child(array).slice(int(offsets[0]), int(offsets[-1] - offsets[0]))
 
 
 def check_nulls(field: Field, array: pa.Array) -> None:
@@ -235,9 +239,9 @@ def join_leaves(field: Field, kind: pa.DataType, arrays: Sequence[pa.Array]) -> 
     length = len(first)
     if is_list_field(field):
         child_kind = pa.struct([kind.key_field, kind.item_field]) if pa.types.is_map(kind) else kind.value_type
-        parts = [list_items(array, None)[1] for array in arrays]
+        parts = [_items_between(array, _list_offsets(array)) for array in arrays]
         offsets = _list_offsets(first)
-        offsets = np.ascontiguousarray(offsets - offsets[0])
+        offsets = offsets - offsets[0] if offsets[0] else offsets
         child = join_leaves(field.children[0], child_kind, parts)
         buffers = [_bitmap(first), pa.py_buffer(offsets)]
         return pa.Array.from_buffers(kind, length, buffers, null_count=first.null_count, children=[child])

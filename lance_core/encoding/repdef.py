@@ -299,10 +299,11 @@ def unravel(levels: Levels, num_slots: int, dimensions: Sequence[int] | None = N
     if dimensions is not None:
         raise UnsupportedError("lists around or in fixed-size lists of structs are not supported")
     slots: list[Slots] = []
-    layers, _, top = levels_of(levels.layers)
+    layers, num_lists, top = levels_of(levels.layers)
     for layer in layers:
         if layer.is_list:
-            unraveled, rep, definition = _unravel_list(layer, rep, definition)
+            num_lists -= 1
+            unraveled, rep, definition = _unravel_list(layer, rep, definition, is_outermost=not num_lists)
             slots.append(unraveled)
         else:
             slots.append(Slots(len(rep), None) if definition is None else _unravel_item(layer, definition, top))
@@ -366,10 +367,11 @@ def _unravel_item(layer: LayerLevels, definition: LevelArray, top: int) -> Slots
 
 
 def _unravel_list(
-    layer: LayerLevels, rep: LevelArray, definition: LevelArray | None
+    layer: LayerLevels, rep: LevelArray, definition: LevelArray | None, *, is_outermost: bool
 ) -> tuple[Slots, LevelArray, LevelArray | None]:
     starts = np.flatnonzero(rep > 0)  # booleans are looked through several times as fast
-    next_rep = rep[starts] - np.uint16(1)
+    # What is around the outermost list repeats nothing: only how many levels are left is asked there.
+    next_rep = rep[: len(starts)] if is_outermost else rep[starts] - np.uint16(1)
     total = len(rep)
     if definition is None:
         return Slots(len(starts), None, np.append(starts, total)), next_rep, None
