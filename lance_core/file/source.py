@@ -116,7 +116,7 @@ class FileBytes:
             is_scan: False if single rows are wanted.
         """
         if self._mapped is not None:
-            return Deferred(partial(self.read, ranges))
+            return Deferred(partial(self.read, ranges), is_at_hand=True)
         source, blocks = self._source, _Blocks(ranges, self._checks_of(is_scan=is_scan))
         if offers(source, AheadReader, "begin_ranges"):
             return _CheckedRead(blocks, source.begin_ranges(blocks.once))

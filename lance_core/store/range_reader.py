@@ -47,14 +47,16 @@ class Deferred(Generic[_T]):
 
     Args:
         read: The read.
+        is_at_hand: The bytes are in memory: no thread has to wait for them.
     """
 
-    def __init__(self, read: Callable[[], _T]) -> None:
+    def __init__(self, read: Callable[[], _T], *, is_at_hand: bool = False) -> None:
         self._read = read
+        self._is_at_hand = is_at_hand
 
     def result(self) -> _T:
         """Read."""
-        return blocking(self._read)
+        return self._read() if self._is_at_hand else blocking(self._read)
 
     def cancel(self) -> None:
         """Do nothing: it has not begun."""

@@ -19,6 +19,7 @@ from lance_core.store import local
 from lance_core.store.local_reader import LocalReader
 from lance_core.store.memory import MemoryStore
 from lance_core.store.open import open_store
+from lance_core.store.range_reader import Deferred
 from lance_core.store.tasks import blocking, wait_for
 from lance_core.table import read_ahead
 from lance_core.table.read_ahead import Work, chained, computed, each, in_turn
@@ -49,6 +50,15 @@ def test_a_store_that_is_near_is_read_without_threads():
     here = threading.get_ident()
     assert set(each(MemoryStore(), [threading.get_ident] * 3)) == {here}
     assert set(chained(MemoryStore(), [Work(lambda: iter([threading.get_ident()]))] * 3)) == {here}
+
+
+@pytest.mark.parametrize("is_at_hand", [False, True])
+def test_bytes_at_hand_are_read_in_the_thread_of_the_tasks(is_at_hand):
+    def read():
+        reader = Deferred(threading.get_ident, is_at_hand=is_at_hand)
+        return threading.get_ident() == reader.result()
+
+    assert list(computed(FarStore(), [Work(read)] * 3)) == [is_at_hand] * 3
 
 
 def test_the_first_failure_is_raised_and_nothing_much_later_is_begun():
