@@ -201,7 +201,7 @@ def new_schema(source: pa.Schema, *, profile: str | None = None, replaced: Schem
         UnsupportedError: A type that Lance cannot hold.
     """
     names = source.names
-    problems = [f"column {name!r} occurs twice" for name in sorted(set(names)) if names.count(name) > 1]
+    problems = [f"column {name!r} occurs twice" for name, times in sorted(Counter(names).items()) if times > 1]
     problems += [f"the name {name!r} is reserved" for name in names if name in _RESERVED]
     if not names:
         problems = ["a table needs at least one column"]

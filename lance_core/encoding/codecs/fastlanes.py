@@ -347,15 +347,12 @@ def pack_into(blocks: npt.NDArray[Any], width: int, packed_words: npt.NDArray[An
     lanes = BLOCK // (packed_words.dtype.itemsize * 8)
     windows = as_strided(packed_words, (len(packed_words) - lanes + 1, lanes), packed_words.strides * 2)
     columns = np.arange(width)[:, None] * lanes
-    if len(starts) <= _MAX_PACKED_AT_ONCE * packed_words.dtype.itemsize:
-        windows[starts + columns] = pack(blocks, width)
-        return
     for low in range(0, len(starts), _BLOCKS_AT_ONCE):
-        windows[starts[low : low + _BLOCKS_AT_ONCE] + columns] = _pack_rows(blocks[low : low + _BLOCKS_AT_ONCE], width)
+        windows[starts[low : low + _BLOCKS_AT_ONCE] + columns] = pack(blocks[low : low + _BLOCKS_AT_ONCE], width)
 
 
 def pack(blocks: npt.NDArray[Any], width: int) -> npt.NDArray[Any]:
-    """Pack a few blocks, all rows in each step.
+    """Pack blocks that the cache holds: a few of them all rows in each step, more of them row by row.
 
     Args:
         blocks: Shape (n, 1024), unsigned, all below ``2 ** width``.
@@ -368,6 +365,8 @@ def pack(blocks: npt.NDArray[Any], width: int) -> npt.NDArray[Any]:
     lanes = BLOCK // bits
     if width == 0 or len(blocks) == 0:
         return np.empty((width, len(blocks), lanes), dtype)
+    if len(blocks) > _MAX_PACKED_AT_ONCE * dtype.itemsize:
+        return _pack_rows(blocks, width)
     layout = _places_of_rows(bits, width)
     rows = np.empty((bits, len(blocks), lanes), dtype)
     _in_rows(blocks, rows)
