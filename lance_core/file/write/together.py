@@ -119,7 +119,7 @@ def _encode_some(columns: Sequence[Collected], options: PageOptions) -> dict[int
         if column.num_rows > MAX_VALUES:
             continue
         array = column.arrays[0] if len(column.arrays) == 1 else column.as_one()
-        count, identity = len(array), array.type.id
+        count, identity = column.num_rows, array.type.id
         levels = NO_LEVELS
         if array.null_count == count:
             continue
