@@ -64,8 +64,8 @@ class _Piece(NamedTuple):
     """Rows of neighbouring pages of a column: the numbers of these, and the rows of each."""
 
     pages: PageCache
-    numbers: list[int]
-    sizes: list[int]
+    numbers: tuple[int, ...]
+    sizes: tuple[int, ...]
 
 
 @mutable
@@ -132,8 +132,7 @@ class BatchJob:
             self.num_bytes += int(sizes[0]) + int(sizes[1:][starts[1:] != starts[:-1]].sum())
         self._add_grid(cells, read.base)
         self.rows.append(rows)
-        sizes = [len(part.rows) for part in parts] or [len(rows)]
-        self._add_segment(read, self.num_rows, [part.number for part in parts], sizes)
+        self._add_segment(read, self.num_rows, parts, len(rows))
         self.num_rows += len(rows)
 
     def add_range(self, read: ColumnRead, parts: Sequence[PageSlice]) -> None:
@@ -150,7 +149,7 @@ class BatchJob:
             self._add_grid(table.grid[:, chunks], read.base)
             start = self.num_rows + inside if start < 0 else start
             self.num_rows += count
-        self._add_segment(read, start, [part.number for part in parts], [len(part.rows) for part in parts])
+        self._add_segment(read, start, parts)
 
     def _add_grid(self, grid: Int64s, base: int) -> None:
         """Add what a chunk table says of some chunks."""
@@ -159,8 +158,9 @@ class BatchJob:
             grid[0] += base
         self.grids.append(grid)
 
-    def _add_segment(self, read: ColumnRead, start: int, numbers: list[int], sizes: list[int]) -> None:
-        piece = _Piece(read.pages, numbers, sizes)
+    def _add_segment(self, read: ColumnRead, start: int, parts: Sequence[PageSlice], num_rows: int = 0) -> None:
+        sizes = tuple([len(part.rows) for part in parts]) or (num_rows,)
+        piece = _Piece(read.pages, tuple([part.number for part in parts]), sizes)
         if self.segments and self.segments[-1].continues_in(read):
             self.segments[-1].pieces.append(piece)
             self.segments[-1].last = read

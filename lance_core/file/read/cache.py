@@ -478,11 +478,11 @@ class FileCaches:
 
         Args:
             cache: The entry of the file.
-            most_of_file: Bytes of this entry at most, all then may have four times as many; None for all there is.
+            most_of_file: Bytes of this entry at most, as a stream keeps; None for all there is.
         """
         if most_of_file is not None and cache.budget.num_bytes > most_of_file:
             return False
-        most_of_all = self._most_bytes if most_of_file is None else min(4 * most_of_file, self._most_bytes)
+        most_of_all = self._most_bytes if most_of_file is None else 4 * min(most_of_file, strategy.MOST_STREAMED_BYTES)
         with self._lock:
             return self._files.get(cache.file) is cache and self._num_bytes() < most_of_all
 

@@ -75,6 +75,12 @@ def joined(arrays: list[pa.Array]) -> pa.Array:
     return settled(arrays[0]) if len(arrays) == 1 else pa.concat_arrays(arrays)
 
 
+def num_bytes_of(arrays: list[pa.Array], num_rows: int) -> int:
+    """Return the bytes of consecutive rows of a field; to ask an array for them takes as long as to decode some."""
+    kind = arrays[0].type
+    return num_rows * kind.bit_width // 8 if pa.types.is_primitive(kind) else sum([array.nbytes for array in arrays])
+
+
 def cuts_of(arrays: list[list[pa.Array]], num_rows: int) -> list[int]:
     """Return the starts of consecutive arrays of any field, and the end of all."""
     ends = {end for arrays_of_field in arrays for end in accumulate(map(len, arrays_of_field)) if 0 < end < num_rows}

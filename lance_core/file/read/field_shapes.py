@@ -74,12 +74,15 @@ class FieldShape:
         field: The field.
         kind: Its Arrow type.
         leaves: Its leaves in the order of columns.
+        width: Bytes of each value if the field is one leaf of values of one width; 0 otherwise.
     """
 
     def __init__(self, field: Field) -> None:
         self.field = field
         self.kind = arrow_type_of(field)
         self.leaves = [_leaf(path) for path in leaf_paths(field)]
+        first = self.leaves[0]
+        self.width = first.least_width if first.is_plain and pa.types.is_primitive(first.kind) else 0.0
 
     @cached_property
     def scalar_form(self) -> ScalarForm | None:

@@ -77,6 +77,8 @@ class LeavesField:
     @property
     def widths(self) -> list[float]:
         """Decoded bytes of a row in each column, guessed."""
+        if self.shape.width:
+            return [self.shape.width]
         return [
             max(column.num_bytes / max(1, column.num_rows), leaf.least_width) * leaf.growth
             for (column, _), leaf in zip(self.leaves, self.shape.leaves, strict=True)
@@ -90,7 +92,8 @@ class LeavesField:
         """Return the field, from the arrays of its leaves."""
         field, kind = self.shape.field, self.shape.kind
         if len(leaves) == 1:
-            return [join_leaves(field, kind, [array]) for array in leaves[0]]
+            is_done = leaves[0][0].type == kind  # one object less that the garbage collector goes through
+            return leaves[0] if is_done else [join_leaves(field, kind, [array]) for array in leaves[0]]
         whole = [arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays) for arrays in leaves]
         return [join_leaves(field, kind, whole)]
 
@@ -183,7 +186,7 @@ def plan_fields(
     ends = list(accumulate([field.num_leaves for field in fields]))
     reads = [columns[low:high] for low, high in pairwise([0, *ends])]
     yield from _load_indexes(columns)
-    arrays: list[list[pa.Array]] = [[] for _ in fields]
+    arrays = [leaves[0].arrays for leaves in reads]
     jobs: list[Job] = []
     left: Sequence[int] = range(len(fields))
     is_late = selected is not None and strategy.is_selected_late(len(rows))

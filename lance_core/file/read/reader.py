@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 import numpy as np
 import pyarrow as pa
 
+from lance_core.common.frozen import mutable
 from lance_core.common.last_made import KeepsLast
 from lance_core.encoding.arrow_values import batch_of, needs_settling
 from lance_core.encoding.kernels import numbers_array
@@ -20,7 +21,7 @@ from lance_core.file.container import Container
 from lance_core.file.read import strategy
 from lance_core.file.read.cache import FILE_CACHES, FileCache
 from lance_core.file.read.column_read import touched_extents
-from lance_core.file.read.field_reader import Opened, cuts_of, joined, sliced
+from lance_core.file.read.field_reader import Opened, cuts_of, joined, num_bytes_of, sliced
 from lance_core.file.read.plan import LeavesField, plan_dictionary, plan_ranges, plan_rows, plan_take
 from lance_core.file.read.v2_1 import ContentV21
 from lance_core.file.read.wanted import Wanted
@@ -412,7 +413,7 @@ class DataFileReader(KeepsLast):
                     pages.next_window()
             sizes: list[int] = []
             if windows is not None:
-                sizes = [sum([array.nbytes for array in field]) for field in arrays]
+                sizes = [num_bytes_of(field, high - low) for field in arrays]
                 windows.learn(sizes, high - low)
             if arrays and all(len(field) == 1 and not needs_settling(field[0].type) for field in arrays):
                 whole = batch_of([field[0] for field in arrays], schema, high - low)
@@ -475,7 +476,7 @@ class DataFileReader(KeepsLast):
             end: Row behind the last one.
             keeps: Whatever there is room for may be cached; else a few MiB of the file.
         """
-        most = None if keeps else strategy.MOST_STREAMED_BYTES
+        most = None if keeps else strategy.streamed_bytes(len(columns))
 
         def opened() -> tuple[list[FieldReader], FileCache]:
             FILE_CACHES.renew(self._cache)
@@ -485,10 +486,10 @@ class DataFileReader(KeepsLast):
         if FILE_CACHES.has_room(self._cache, most):
             fields = self._opened(projection, columns)
             _check_end(end, fields.num_rows)
-            return _Stream(fields.fields, fields.schema, self._cache, opened, most)
+            return _Stream(fields.fields, fields.schema, end, self._cache, opened, most)
         fields, cache = opened()
         _check_end(end, self._num_rows(fields))
-        return _Stream(fields, projection.to_arrow(), cache, None, most)
+        return _Stream(fields, projection.to_arrow(), end, cache, None, most)
 
     def _opened(self, projection: Schema, columns: Mapping[int, int]) -> Opened:
         """The fields of a projection; many calls in a row ask for the same, and so does who opens the file again."""
@@ -564,35 +565,32 @@ def _check_end(end: int, num_rows: int) -> None:
         raise InvalidInputError(f"there is no row {end - 1} in a file of {num_rows} rows")
 
 
+@mutable
 class _Stream:
     """Fields that are read from row to row, each once.
 
-    Args:
+    Attributes:
         fields: The fields.
         schema: Of what is read.
+        end: Row behind the last one.
         cache: Takes the metadata of their pages.
         opened: Opens the fields with a cache for the stream alone; None if they have that.
         most: Bytes of metadata of the file that may be kept; None for as many as there is room for.
     """
 
-    def __init__(
-        self,
-        fields: list[FieldReader],
-        schema: pa.Schema,
-        cache: FileCache,
-        opened: Callable[[], tuple[list[FieldReader], FileCache]] | None,
-        most: int | None,
-    ) -> None:
-        self.fields = fields
-        self.schema = schema
-        self._cache = cache
-        self._opened = opened
-        self._most = most
+    fields: list[FieldReader]
+    schema: pa.Schema
+    end: int
+    cache: FileCache
+    opened: Callable[[], tuple[list[FieldReader], FileCache]] | None
+    most: int | None
 
     def passed(self, row: int) -> None:
-        """Forget what lies before a row, which is not read again, unless there is room to keep it."""
-        if self._opened is not None:
-            if FILE_CACHES.has_room(self._cache, self._most):
+        """Forget what lies before a row, which is not read again, unless there is room for it or no row is left."""
+        if row >= self.end:
+            return
+        if self.opened is not None:
+            if FILE_CACHES.has_room(self.cache, self.most):
                 return
-            (self.fields, self._cache), self._opened = self._opened(), None
-        self._cache.forget(row)
+            (self.fields, self.cache), self.opened = self.opened(), None
+        self.cache.forget(row)

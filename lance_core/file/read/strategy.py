@@ -101,8 +101,9 @@ MOST_CACHED_BYTES = 3 << 25
 files of 1,000 columns take 76: with 32 MiB each read opened all of them anew (pylance keeps 1 GiB). Those of 160 files
 of taxi take 36: with 64 files at most, a take of 1,000 rows cost 2.5 times as much (row 47)."""
 
-MOST_STREAMED_BYTES = 1 << 22
-"""Likewise of one file that is streamed; more is forgotten once its rows are passed (row 29, memory)."""
+MOST_STREAMED_BYTES, MOST_BYTES_OF_A_STREAMED_COLUMN = 1 << 22, 1 << 13
+"""Likewise of one file that is streamed, and as far as it has so many columns; more is forgotten once its rows are
+passed (row 29, memory). All files together keep four times the former."""
 
 MAX_OPENED = 4
 """Projections of a file whose fields stay open."""
@@ -239,6 +240,11 @@ def are_apart(num_selected: int, num_rows: int, row_bytes: float, bytes_beside: 
 def are_read_whole(num_touched: int, num_chunks: int) -> bool:
     """Return whether a page is fetched whole for rows that touch so many of its chunks."""
     return num_touched >= num_chunks * TOUCHED_SHARE
+
+
+def streamed_bytes(num_columns: int) -> int:
+    """Return how many bytes of what is known of a file of so many columns a stream keeps."""
+    return max(MOST_STREAMED_BYTES, MOST_BYTES_OF_A_STREAMED_COLUMN * num_columns)
 
 
 def fills_batch(num_rows: int, num_bytes: int) -> bool:
