@@ -21,8 +21,10 @@ _CPU, _MEMORY = 0, 2
 Spent = tuple[float, float, float]
 
 
-def _of_ours(results: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[str, Sequence[Spent]]]]:
-    for kind, measured in results.get("growth", {}).get("kinds", {}).items():
+def _of_ours(
+    results: Mapping[str, Any], part: str = "growth"
+) -> Iterator[tuple[str, str, Mapping[str, Sequence[Spent]]]]:
+    for kind, measured in results.get(part, {}).get("kinds", {}).items():
         for work in WORKS:
             if work in measured["works"]:
                 yield kind, work, measured["works"][work]
@@ -56,20 +58,24 @@ def _memory(results: Mapping[str, Any], works: Sequence[str]) -> Figure | None:
     return max(found, key=lambda figure: figure.value, default=None)
 
 
-def growth_text(results: Mapping[str, Any]) -> str:
-    """A table: time per row at ten times the size, beside the smallest size and beside the others, and memory."""
-    growth = results.get("growth")
+def growth_text(results: Mapping[str, Any], part: str = "growth") -> str:
+    """A table: time per row at ten times the size, beside the smallest size and beside the others, and memory.
+
+    Args:
+        results: What was measured.
+        part: Where in it; only "growth" has a picture.
+    """
+    growth = results.get(part)
     if growth is None:
         return "Not measured yet."
-    lines = [
-        f"Load {growth['load']:.1f} at the start; {growth['seconds'] / 60:.0f} minutes.",
-        "",
-        "![CPU time per row and memory over the size](published/growth.svg)",
-        "",
+    lines = [f"Load {growth['load']:.1f} at the start; {growth['seconds'] / 60:.0f} minutes.", ""]
+    if part == "growth":
+        lines += ["![CPU time per row and memory over the size](published/growth.svg)", ""]
+    lines += [
         "| | rows | work | ns per row | growth | of pylance | of Parquet | beside pylance | MiB | pylance |",
         "|---|---:|---|" + "---:|" * 7,
     ]
-    for kind, work, spent in _of_ours(results):
+    for kind, work, spent in _of_ours(results, part):
         rows = growth["kinds"][kind]["rows"] * SIZES[-1]
         ours, pylance, parquet = (spent.get(name) for name in (OURS, "pylance", "Parquet"))
         assert ours is not None  # noqa: S101 - for the type checker

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +29,7 @@ HERE = Path(__file__).parent
 PUBLISHED = HERE / "published"
 README = {
     HERE.parent / "README.md": ("summary",),
-    HERE / "README.md": ("goals", "shapes", "growth", "spark", "codecs", "far"),
+    HERE / "README.md": ("goals", "shapes", "huge growth", "growth", "spark", "codecs", "far"),
     HERE.parent / "docs/compression.md": ("profiles",),
     HERE.parent / "docs/vector-search.md": ("vectors",),
     HERE.parent / "docs/full-text-search.md": ("texts",),
@@ -204,6 +205,7 @@ PARTS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "goals": goals_text,
     "shapes": shapes_text,
     "growth": growth_text,
+    "huge growth": partial(growth_text, part="huge growth"),
     "spark": spark_text,
     "codecs": codecs_text,
     "profiles": profiles_text,

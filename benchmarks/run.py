@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 PARTS = ("data", "scale", "fragments", "changes", "indices", "codecs", "dagster", "spark", "fresh", "threads")
 PACKAGES = ("pylance", "pyarrow", "numpy", "deltalake")
 EVERY = ["core-2.2", "core<pylance-2.1", "pylance-2.0", "pylance-2.1", "pylance-2.2", "parquet", "ipc"]
-ELSEWHERE = ("far", "vectors", "texts", "spark_sql")
+ELSEWHERE = ("far", "vectors", "texts", "spark_sql", "growth", "huge growth")
 """What other programs publish, which a whole run keeps."""
 SELDOM = {"head", "head*", "scan*", "count all", "peak scan"}
 """Engines and works of data sets that no goal names."""
