@@ -43,7 +43,7 @@ from materialize import materialization, on_spark
 from measure import alone, use_free_memory
 from picture import ROWS, bars
 from report import HERE, PUBLISHED, print_table, publish, renewed
-from side_by_side import COLD, WORKS, Plan, run_data_set
+from side_by_side import COLD, MEMORY, WORKS, Plan, run_data_set
 from text_codecs import measure_codecs
 
 if TYPE_CHECKING:
@@ -203,6 +203,8 @@ def main() -> None:
     )
     options = parser.parse_args()
     if options.compare:
+        if unfit := {"requests", COLD, *MEMORY}.intersection(options.works or ()):
+            parser.error(f"--compare calls works in turns, but not: {', '.join(sorted(unfit))}")
         options.parts, options.data = options.parts or ["data"], options.data or list(checkouts.DATA)
         options.scale, options.rounds = options.scale or checkouts.SCALE, options.rounds or checkouts.ROUNDS
         raise SystemExit(checkouts.compare_checkouts(options.compare, options, asked_again(options)) > 0)

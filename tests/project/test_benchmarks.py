@@ -176,6 +176,13 @@ def test_two_checkouts_are_compared(tmp_path):
     assert done.returncode == ("\n0 of 3 rows" not in done.stdout)  # of calls that short some may be
 
 
+def test_works_that_are_not_called_in_turns_are_not_compared(tmp_path):
+    command = [sys.executable, str(HERE / "run.py"), "--compare", str(tmp_path), "--works", "scan", "peak stream"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.endswith("--compare calls works in turns, but not: peak stream\n")
+
+
 @pytest.mark.usefixtures("report")
 def test_rows_of_two_checkouts_are_judged_by_all_pairs():
     import checkouts  # noqa: PLC0415 - found from here only
