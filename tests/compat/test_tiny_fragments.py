@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 import lance_core
-from lance_core.encoding.codecs import fsst
+from lance_core.encoding.layouts import mini_block
 
 NUM_ROWS = 90
 ASKED = ({}, {"filter": "gap > 0.5"}, {"filter": "n < 40 AND word > 'wwww'"}, {"columns": ["twice", "vector"]})
@@ -59,13 +59,13 @@ def test_pages_with_symbol_tables_of_their_own_are_decoded_as_one(tmp_path, monk
         ]
         table = pa.table({"line": pa.array(lines, mask=rng.random(700) < 0.2), "n": np.arange(700) + 700 * number})
         lance.write_dataset(table, uri, mode="append", data_storage_version=version)
-    num_tables, decode = [], fsst.decode_pages
+    num_tables, decode = [], mini_block.fsst.decode_pages
 
     def counted(tables, bounds, values):
         num_tables.append(len(set(tables)))
         return decode(tables, bounds, values)
 
-    monkeypatch.setattr(fsst, "decode_pages", counted)
+    monkeypatch.setattr(mini_block.fsst, "decode_pages", counted)
     theirs, ours = lance.dataset(uri), lance_core.dataset(uri)
     assert ours.to_table().equals(theirs.to_table())
     assert num_tables == [6]
