@@ -4,7 +4,7 @@
     python benchmarks/growth.py --scale 1 --publish        20 minutes; writes the figures of README.md and the picture
     python benchmarks/growth.py --kinds taxi vectors       some of them
     python benchmarks/growth.py --huge --publish           two million vectors, a million rows of 1,000 columns, beside
-                                                           a tenth of each; 20 minutes
+                                                           a tenth of each; half an hour
 
 The same rows come again and again, so that a row costs the same in each part of a table unless its size matters. Each
 table is written, read and compacted by processes of their own. Memory is what a work adds to its process without mapped

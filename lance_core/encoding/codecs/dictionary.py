@@ -30,7 +30,6 @@ _REPEATS = 0.95
 """If more than this part of a few strings are distinct, so are more than half of the sample."""
 _OFTEN = 8
 """If a few values repeat so often, more of them need not be looked at."""
-_PER_UNIT, _MOST_HUNDREDTHS, _SHORT_ARRAY, _MOST_IN_CACHE = 100, 1 << 50, 1 << 15, 1 << 16
 _SAMPLE_BLOCK, _LARGE_SAMPLE_BLOCK = 128, 2048
 
 
@@ -127,52 +126,12 @@ def build(
     Indices are as narrow as the number of items allows: words of 8 and 16 bits are unpacked five and two times as fast
     as those of 32, and look items up without being widened. pylance 14.0.2 writes 32 bits, but reads all widths.
     """
-    limit = min(most, MAX_ITEMS)
-    hundredths = _hundredths(values.data) if isinstance(values, FixedValues) else None
-    if hundredths is not None:
-        numbers, low = hundredths
-        occurs = np.zeros(int(numbers.max()) + 1, np.bool_)
-        occurs[numbers] = True
-        items = np.flatnonzero(occurs)
-        if len(items) > limit:
-            return None
-        index_of = np.empty(len(occurs), index_dtype(len(items)))
-        index_of[items] = np.arange(len(items))
-        return FixedValues(index_of[numbers]), FixedValues(_from_hundredths(items + low))
     encoded = to_arrow(values).dictionary_encode()
     num_items = len(encoded.dictionary)
-    if num_items > limit:
+    if num_items > min(most, MAX_ITEMS):
         return None
     indices = view_buffer(encoded.indices.buffers()[1])[: len(values) * 4].view("<u4")
     return FixedValues(indices.astype(index_dtype(num_items), copy=False)), _from_arrow(encoded.dictionary, values)
-
-
-def _hundredths(data: npt.NDArray[Any]) -> tuple[Int64s, int] | None:
-    """Return doubles such as prices as whole hundredths above the least one, and that; None for others.
-
-    Where they differ much, and while they fit into the cache, they are looked up in an array in two fifths of the time
-    that a hash table takes. Each must be the double that is next to its decimal number, bit for bit.
-    """
-    if data.dtype != np.uint64 or not 0 < len(data) <= _MOST_IN_CACHE:
-        return None
-    with np.errstate(all="ignore"):  # the bits may stand for anything
-        first = data[: _SPARSE_SAMPLE // 8]
-        if len(np.unique(first)) * 2 < len(first):
-            return None
-        if not np.array_equal(_from_hundredths(np.rint(first.view(np.float64) * _PER_UNIT)), first):
-            return None
-        scaled = np.rint(data.view(np.float64) * _PER_UNIT)
-        low, high = float(scaled.min()), float(scaled.max())
-        span = max(4 * len(data), _SHORT_ARRAY)
-        if not (-_MOST_HUNDREDTHS < low <= high < _MOST_HUNDREDTHS and high - low < span):  # NaN is neither
-            return None
-    whole: Int64s = scaled.astype(np.int64)
-    return (whole - int(low), int(low)) if np.array_equal(_from_hundredths(whole), data) else None
-
-
-def _from_hundredths(numbers: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
-    """Return the bits of the doubles that are so many hundredths."""
-    return (numbers / _PER_UNIT).view(np.uint64)
 
 
 def index_dtype(num_items: int) -> str:
