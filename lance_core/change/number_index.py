@@ -1,4 +1,4 @@
-"""Positions of numbers in a source: looked up by value if the numbers are dense, by hash otherwise.
+"""Positions of numbers in a source: looked up by value if the numbers are dense, else by hash, or else by order.
 
 Arrow builds its hash table anew for each batch that is looked up, and needs a few times as long.
 """
@@ -23,7 +23,7 @@ _BLOCK = 1 << 14
 """Numbers that are looked up together: what is made on the way stays in the cache, and takes half the time or less."""
 _SPARE_BITS = 2
 _MAX_ROUNDS = 64
-"""Numbers that meet so many others on the way to their slot have been chosen to do so."""
+"""Numbers that meet so many others on the way to their slot have been chosen to do so, and are sorted instead."""
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -43,19 +43,14 @@ class NumberIndex:
         self._span = high - self._low + 1
         self._is_near = self._span <= max(_SMALL_TABLE, _NEAR * len(numbers))
         self._bits = len(numbers).bit_length() + _SPARE_BITS
-        self._is_complete = True
+        self._order: Positions | None = None
         size = self._span + 1 if self._is_near else 1 << self._bits
         self._slots: Slots = np.full(size, -1, np.int32 if len(numbers) < 1 << 31 else np.int64)
         if self._is_near:
             self._slots[numbers - self._low] = np.arange(len(numbers), dtype=self._slots.dtype)
         else:
             self._fill()
-        self.codes = self.find(numbers) if self._is_complete else np.empty(0, np.int64)
-
-    @property
-    def is_complete(self) -> bool:
-        """False if there are so many collisions that something else must do the work."""
-        return self._is_complete
+        self.codes = self.find(numbers)
 
     def find(self, numbers: Numbers) -> Positions:
         """For each number the code of an equal one; -1 where there is none."""
@@ -70,6 +65,10 @@ class NumberIndex:
             offsets = numbers.view(np.uint64) - np.uint64(self._low % (1 << 64))
             np.minimum(offsets, np.uint64(self._span), out=offsets)
             return self._slots.take(offsets.view(np.int64))
+        if self._order is not None:
+            places = self._numbers.searchsorted(numbers, sorter=self._order)
+            codes = self._order[np.minimum(places, len(self._order) - 1)]
+            return np.where(self._numbers[codes] == numbers, codes, -1)
         at = self._home(numbers)
         codes: Slots = self._slots[at]
         left = np.flatnonzero((codes >= 0) & (self._numbers[codes] != numbers))
@@ -93,7 +92,7 @@ class NumberIndex:
             left, at = left[has_lost], self._next(at[has_lost])
             if not len(left):
                 return
-        self._is_complete = False
+        self._order = self._numbers.argsort(kind="stable")
 
     def _home(self, numbers: Numbers) -> Positions:
         return (numbers.view(np.uint64) * _FACTOR >> np.uint64(64 - self._bits)).astype(np.int64)

@@ -40,6 +40,10 @@ _MOST_EMPTY = 1 << 15
 _MANY_RANGES = 1 << 14
 """From so many ranges on where they start takes 128 KiB, which numpy may map anew, page by page, every time."""
 
+WORD_BYTES = 8
+_LEADING_BYTES = np.array([(1 << 8 * size) - 1 for size in range(WORD_BYTES + 1)], np.uint64)
+"""The first bytes of a little-endian word."""
+
 MAX_CHUNK_VALUES = 1 << 32
 MAX_VALUE_BITS = 1 << 30
 """Limits of what is taken for real; their product fits int64."""
@@ -305,6 +309,28 @@ def gather_words(memory: Bytes, starts: Int64s, dtype: npt.DTypeLike) -> npt.NDA
         return np.empty(0, kind)
     # Words at every byte, overlapping: numpy reads those that are not aligned.
     return np.ndarray((len(memory) - kind.itemsize + 1,), kind, memory.data, 0, (1,))[starts]
+
+
+def leading_words(memory: Bytes, starts: Int64s, sizes: Int64s) -> npt.NDArray[np.uint64]:
+    """Return the first 8 bytes of each piece of memory as little-endian numbers; zeros stand behind its end.
+
+    Args:
+        memory: The bytes.
+        starts: Shape (n,): where the pieces begin.
+        sizes: Shape (n,): how many bytes they have; none if it is negative.
+    """
+    if len(memory) < WORD_BYTES:
+        memory = np.append(memory, np.zeros(WORD_BYTES, np.uint8))
+    behind = starts - (len(memory) - WORD_BYTES)
+    if not len(behind) or behind.max() <= 0:
+        words = gather_words(memory, starts, "<u8")
+    else:
+        np.maximum(behind, 0, out=behind)
+        words = gather_words(memory, starts - behind, "<u8")
+        words >>= (behind << 3).astype(np.uint64)  # what lies before a piece at the end of the memory
+    if len(sizes) and sizes.min() < WORD_BYTES:
+        words &= _LEADING_BYTES.take(sizes, mode="clip")
+    return words
 
 
 def put_words(memory: Bytes, starts: Int64s, values: npt.NDArray[Any]) -> None:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lance_core.encoding.arrow_values import unpack_bits
-from lance_core.encoding.kernels import gather_words, numbers_array, numbers_of, view_buffer
+from lance_core.encoding.kernels import WORD_BYTES, leading_words, numbers_array, numbers_of, view_buffer
 from lance_core.errors import CorruptDataError
 from lance_core.sql import float_order
 from lance_core.sql.kernels import pc
@@ -28,9 +28,6 @@ _SAMPLED = 1 << 14
 
 _FEWER = 4
 """Keys of the sample for each that differs, where it pays to look for those of all."""
-
-_PREFIX_BYTES = 8
-_LEADING_BYTES = np.array([(1 << 64) - (1 << 64 - 8 * size) for size in range(_PREFIX_BYTES + 1)], np.uint64)
 
 
 def sort_order(values: pa.Array) -> pa.Array:
@@ -71,7 +68,7 @@ def _packed_order(numbers: npt.NDArray[Any]) -> Int64s | None:
         return np.empty(0, np.int64)
     least = int(numbers.min())
     position_bits = len(numbers).bit_length()
-    if (int(numbers.max()) - least).bit_length() + position_bits > _PREFIX_BYTES * 8:
+    if (int(numbers.max()) - least).bit_length() + position_bits > WORD_BYTES * 8:
         return None
     packed = numbers.astype(np.uint64)  # wraps around, as does the difference
     packed -= np.uint64(least & (1 << 64) - 1)
@@ -111,15 +108,8 @@ def _text_prefixes(keys: pa.Array) -> npt.NDArray[np.uint64] | None:
     offsets = np.frombuffer(keys.buffers()[1], np.int64 if is_large else np.int32)
     offsets = offsets[keys.offset : keys.offset + len(keys) + 1]
     data = view_buffer(keys.buffers()[2])
-    if len(data) < _PREFIX_BYTES:
-        data = np.append(data, np.zeros(_PREFIX_BYTES, np.uint8))
     starts = offsets[:-1] + offsets.dtype.type(prefix)
-    sizes = np.minimum(offsets[1:] - starts, _PREFIX_BYTES).astype(np.uint8)
-    inside = np.minimum(starts, len(data) - _PREFIX_BYTES)
-    prefixes = gather_words(data, inside, "<u8").byteswap(inplace=True)
-    prefixes <<= (starts - inside).astype(np.uint8) * np.uint8(8)  # what lies before a text at the end of the data
-    prefixes &= _LEADING_BYTES[sizes]
-    return prefixes
+    return leading_words(data, starts, offsets[1:] - starts).byteswap(inplace=True)
 
 
 def _sorted_by_arrow(keys: pa.Array) -> pa.Array:
