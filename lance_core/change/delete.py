@@ -21,6 +21,7 @@ from lance_core.errors import CommitOutcomeUnknownError
 from lance_core.format.table.deletion import bitmap_from_numpy
 from lance_core.format.table.operations import Delete, Update
 from lance_core.format.table.paths import deletion_file_path
+from lance_core.scan.candidates import candidate_fragments
 from lance_core.scan.fragments import each_match
 from lance_core.scan.indexed import with_index_answer
 from lance_core.scan.open_files import OpenFiles
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
     from lance_core.change.retries import CommitOptions
     from lance_core.format.table.fragment import Fragment
+    from lance_core.format.table.fragment_list import FragmentList
     from lance_core.format.table.operations import Operation
     from lance_core.scan.fragments import FragmentMatches
     from lance_core.store.base import Store
@@ -105,6 +107,7 @@ class Marker:
     condition: str | Expression
     ids: NewIds = RANDOM_IDS
     _deletions: dict[int, _Mark] = field(default_factory=dict[int, "_Mark"])
+    _looked_at: FragmentList | None = None
     _uploads: Uploads = field(init=False)
 
     def __post_init__(self) -> None:
@@ -120,23 +123,25 @@ class Marker:
         with naming(self.store):
             plan = with_row_starts(plan_filter(snapshot.manifest.schema, self.condition), snapshot.manifest)
             plan = with_index_answer(plan, snapshot.manifest, files)
+        fragments: FragmentList = snapshot.manifest.fragments
         previous, self._deletions = self._deletions, {}
+        looked_at, self._looked_at = self._looked_at, None
         try:
-            left: list[Fragment] = []
-            for fragment in snapshot.manifest.fragments:
-                mark = previous.get(fragment.id)
-                if mark is not None and mark.before == fragment:
-                    self._deletions[fragment.id] = previous.pop(fragment.id)
-                else:
-                    left.append(fragment)
-                    self._deletions[fragment.id] = _Mark(before=fragment, after=fragment, num_rows=0)
-            for _ in each_match(files, left, plan, partial(self._mark, version=snapshot.version)):
+            left: Iterable[Fragment] = fragments
+            if looked_at is not None:
+                left = [fragment for fragment in fragments if looked_at.find(fragment.id) != fragment]
+                gone = {fragment.id for fragment in left}
+                unchanged = [number for number in fragments.ids.tolist() if number in previous and number not in gone]
+                self._deletions = {number: previous.pop(number) for number in unchanged}
+            do = partial(self._mark, version=snapshot.version)
+            for _ in each_match(files, candidate_fragments(left, plan), plan, do):
                 pass
         finally:
             if previous:
                 self._uploads.end()
                 _remove_deletion_files(self.store, previous.values())
-        changed = [mark for fragment in snapshot.manifest.fragments if (mark := self._deletions[fragment.id]).num_rows]
+        self._looked_at = fragments
+        changed = [self._deletions[number] for number in fragments.ids.tolist() if number in self._deletions]
         return MarkedRows(
             updated_fragments=tuple(mark.after for mark in changed if mark.after is not None),
             removed_fragment_ids=tuple(mark.before.id for mark in changed if mark.after is None),
@@ -151,7 +156,7 @@ class Marker:
         """Remove the deletion files written so far."""
         self._uploads.end()
         _remove_deletion_files(self.store, self._deletions.values())
-        self._deletions = {}
+        self._deletions, self._looked_at = {}, None
 
     def _mark(self, matches: Iterable[FragmentMatches], *, version: int) -> None:
         """Write the deletion files of fragments. They are remembered before: some may be there if others fail."""
@@ -258,7 +263,7 @@ def replace_rows(
 
 
 def _remove_deletion_files(store: Store, files: Iterable[_Mark]) -> None:
-    written = [mark.after for mark in files if mark.num_rows and mark.after is not None]
+    written = [mark.after for mark in files if mark.after is not None]
     store.delete(
         [deletion_file_path(mark.id, mark.deletion_file) for mark in written if mark.deletion_file is not None]
     )

@@ -164,8 +164,8 @@ def _distinct(column: pa.ChunkedArray) -> tuple[_KeySet, Positions]:
     """Return the values of a column ready to be looked up, and the number of each of its own."""
     if column.null_count < len(column):
         if _is_word(column.type):
-            words = _Words(column)
-            return words, words.codes
+            numbers = _Numbers(column)
+            return numbers, numbers.codes
         if _is_text(column.type):
             texts = _Texts(column)
             if texts.codes is not None:
@@ -194,7 +194,7 @@ def _filled(array: pa.ChunkedArray | pa.Array) -> Positions:
     return array.fill_null(-1).to_numpy().astype(np.int64)
 
 
-class _Words:
+class _Numbers:
     """Values of up to 64 bits.
 
     Args:
@@ -251,14 +251,14 @@ class _Texts:
 
     def _find(self, texts: pa.Array) -> Positions:
         if len(texts) > _MANY_TIMES * len(self._texts):
-            places = _filled(pc.index_in(texts, value_set=self._texts, skip_nulls=True))
-            return np.where(places < 0, -1, self._index.codes[places])
+            positions = _filled(pc.index_in(texts, value_set=self._texts, skip_nulls=True))
+            return np.where(positions < 0, -1, self._index.codes[positions])
         codes = self._index.find(text_hashes(texts))
         if texts.null_count:
             codes[np.asarray(texts.is_null())] = -1
-        found = np.flatnonzero(codes >= 0)
-        hits = texts if len(found) == len(texts) else texts.take(numbers_array(found))
-        codes[found[~self._has_text(hits, codes[found])]] = -1  # no other text of the source has this hash
+        rows = np.flatnonzero(codes >= 0)
+        hits = texts if len(rows) == len(texts) else texts.take(numbers_array(rows))
+        codes[rows[~self._has_text(hits, codes[rows])]] = -1  # no other text of the source has this hash
         return codes
 
     def _has_text(self, texts: pa.Array, codes: Positions) -> npt.NDArray[np.bool_]:

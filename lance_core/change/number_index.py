@@ -66,8 +66,8 @@ class NumberIndex:
             np.minimum(offsets, np.uint64(self._span), out=offsets)
             return self._slots.take(offsets.view(np.int64))
         if self._order is not None:
-            places = self._numbers.searchsorted(numbers, sorter=self._order)
-            codes = self._order[np.minimum(places, len(self._order) - 1)]
+            positions = self._numbers.searchsorted(numbers, sorter=self._order)
+            codes = self._order[np.minimum(positions, len(self._order) - 1)]
             return np.where(self._numbers[codes] == numbers, codes, -1)
         at = self._home(numbers)
         codes: Slots = self._slots[at]

@@ -6,7 +6,6 @@ from dataclasses import field
 from functools import partial
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pyarrow as pa
 
 from lance_core.change.moved_rows import Departure, MovedRows
@@ -17,7 +16,8 @@ from lance_core.encoding.kernels import numbers_of
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.format.blobs import BlobView
 from lance_core.format.table.operations import Update
-from lance_core.scan.fragment_reader import FragmentReader
+from lance_core.scan.candidates import candidate_fragments
+from lance_core.scan.fragment_run import runs_of
 from lance_core.scan.fragments import scan_fragment
 from lance_core.scan.indexed import with_index_answer
 from lance_core.scan.open_files import OpenFiles
@@ -36,13 +36,12 @@ if TYPE_CHECKING:
     from lance_core.format.schema import Schema
     from lance_core.format.table.fragment import Fragment
     from lance_core.format.table.operations import Operation
+    from lance_core.scan.fragment_run import RowSource
     from lance_core.scan.plan import ScanPlan
     from lance_core.sql.expression import Expression
     from lance_core.store.base import Store
     from lance_core.table.new_ids import NewIds
     from lance_core.table.snapshot import Snapshot
-
-_OFFSET_MASK = np.uint64((1 << 32) - 1)
 
 
 @frozen(kw_only=True)
@@ -173,19 +172,19 @@ def _new_rows(snapshot: Snapshot, plan: UpdatePlan, moved: MovedRows) -> Iterato
     """Yield the rows with their new values; ``moved`` learns where they were."""
     files, schema = OpenFiles(snapshot.store), plan.table.to_arrow()
     scan = with_index_answer(plan.scan, snapshot.manifest, files)
-    readers = (FragmentReader(files, fragment) for fragment in snapshot.manifest.fragments)
-    works = (Work(partial(_matching_rows, reader, scan), reader.held_bytes) for reader in readers)
-    for reader, batch in chained(snapshot.store, works):
+    sources = runs_of(files, candidate_fragments(snapshot.manifest.fragments, scan), scan)
+    works = (Work(partial(_matching_rows, source, scan), source.held_bytes) for source in sources)
+    for source, batch in chained(snapshot.store, works):
         addresses = numbers_of(batch.column(batch.num_columns - 1))
-        moved.move(reader, (addresses & _OFFSET_MASK).astype(np.int64))
+        moved.move_all(source, addresses)
         columns = list(batch.columns[:-1])
         for number, value in plan.values.items():
             columns[number] = value.evaluate(batch)
         yield pa.RecordBatch.from_arrays(columns, names=schema.names)
 
 
-def _matching_rows(reader: FragmentReader, scan: ScanPlan) -> Iterator[tuple[FragmentReader, pa.RecordBatch]]:
-    """Yield the matching rows of a fragment."""
-    for batch in scan_fragment(reader, scan):
+def _matching_rows(source: RowSource, scan: ScanPlan) -> Iterator[tuple[RowSource, pa.RecordBatch]]:
+    """Yield the matching rows of a fragment, or of a run of small ones."""
+    for batch in scan_fragment(source, scan):
         if batch.num_rows:
-            yield reader, batch
+            yield source, batch

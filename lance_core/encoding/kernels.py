@@ -323,14 +323,14 @@ def leading_words(memory: Bytes, starts: Int64s, sizes: Int64s) -> npt.NDArray[n
         memory = np.append(memory, np.zeros(WORD_BYTES, np.uint8))
     behind = starts - (len(memory) - WORD_BYTES)
     if not len(behind) or behind.max() <= 0:
-        words = gather_words(memory, starts, "<u8")
+        numbers = gather_words(memory, starts, "<u8")
     else:
         np.maximum(behind, 0, out=behind)
-        words = gather_words(memory, starts - behind, "<u8")
-        words >>= (behind << 3).astype(np.uint64)  # what lies before a piece at the end of the memory
+        numbers = gather_words(memory, starts - behind, "<u8")
+        numbers >>= (behind << 3).astype(np.uint64)  # what lies before a piece at the end of the memory
     if len(sizes) and sizes.min() < WORD_BYTES:
-        words &= _LEADING_BYTES.take(sizes, mode="clip")
-    return words
+        numbers &= _LEADING_BYTES.take(sizes, mode="clip")
+    return numbers
 
 
 def put_words(memory: Bytes, starts: Int64s, values: npt.NDArray[Any]) -> None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from lance_core.file.read.v0_1 import BatchStatistics
     from lance_core.format.schema import Field, Schema
     from lance_core.format.table.fragment import Fragment
+    from lance_core.index.answer import RowAnswer
     from lance_core.scan.deletions import Offsets
     from lance_core.scan.fragment_reader import FragmentReader
     from lance_core.scan.plan import ScanPlan
@@ -40,10 +41,15 @@ _LONG_RUN = 1 << 7
 
 def candidate_fragments(fragments: Iterable[Fragment], plan: ScanPlan) -> Iterable[Fragment]:
     """Return the fragments of which rows may match, as far as indices tell, in the same order."""
-    if plan.index_answer is None or not isinstance(fragments, FragmentList):
+    return fragments if plan.index_answer is None else answered_fragments(fragments, plan.index_answer)
+
+
+def answered_fragments(fragments: Iterable[Fragment], answer: RowAnswer) -> Iterable[Fragment]:
+    """Return the fragments of which an answer of indices has rows that may match, in the same order."""
+    if not isinstance(fragments, FragmentList):
         return fragments
     ids, num_rows = fragments.ids.astype(np.int64), fragments.physical_rows.astype(np.int64)
-    positions = np.flatnonzero(plan.index_answer.may_match(ids, num_rows))
+    positions = np.flatnonzero(answer.may_match(ids, num_rows))
     return fragments if len(positions) == len(ids) else [fragments[position] for position in positions.tolist()]
 
 

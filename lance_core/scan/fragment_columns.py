@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from lance_core.encoding.arrow_values import mask_array
 from lance_core.index.answer import ADDRESS_SHIFT
-from lance_core.scan.fragment_reader import FragmentReader
+from lance_core.scan.fragment_run import FragmentRun, runs_of_columns
 from lance_core.table.read_ahead import Work, chained
 
 if TYPE_CHECKING:
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from lance_core.format.table.fragment import Fragment
     from lance_core.index.column import IndexedColumn
+    from lance_core.scan.fragment_reader import FragmentReader
+    from lance_core.scan.fragment_run import RowSource
     from lance_core.scan.open_files import OpenFiles
 
 Int64s: TypeAlias = npt.NDArray[np.int64]
@@ -64,23 +66,27 @@ class FragmentColumns:
 def _works(
     files: OpenFiles, fragments: Iterable[Fragment], column: IndexedColumn, *, needs_deletions: bool
 ) -> Iterator[Work[Iterator[tuple[FragmentReader, pa.Array | None]]]]:
-    for fragment in fragments:
-        reader = FragmentReader(files, fragment)
-        num_bytes, num_columns = reader.stored_size
+    for source in runs_of_columns(files, fragments, column.projection, _batch_rows(column)):
+        num_bytes, num_columns = source.stored_size
         share = num_bytes * len(column.projection.leaves()) // max(1, num_columns)
-        work = partial(_read_ahead, reader, column, needs_deletions=needs_deletions)
+        work = partial(_read_ahead, source, column, needs_deletions=needs_deletions)
         yield Work(work, share if files.is_far else 0)
 
 
 def _read_ahead(
-    reader: FragmentReader, column: IndexedColumn, *, needs_deletions: bool
+    source: RowSource, column: IndexedColumn, *, needs_deletions: bool
 ) -> Iterator[tuple[FragmentReader, pa.Array | None]]:
-    """Yield the fragment with each array; with None first, so that one without rows is seen."""
-    if needs_deletions and reader.fragment.deletion_file is not None:
-        _ = reader.deleted
-    yield reader, None
-    for rows in reader.scan(column.projection, start=0, end=reader.physical_rows, batch_size=_batch_rows(column)):
-        yield reader, column.of(rows.columns[0])
+    """Yield the fragments with each array; with None first, so that one without rows is seen."""
+    for reader in source.readers if isinstance(source, FragmentRun) else [source]:
+        if needs_deletions and reader.fragment.deletion_file is not None:
+            _ = reader.deleted
+    if isinstance(source, FragmentRun):
+        for reader, columns in source.values_by_fragment(column.projection):
+            yield reader, column.of(columns[0])
+        return
+    yield source, None
+    for rows in source.scan(column.projection, start=0, end=source.physical_rows, batch_size=_batch_rows(column)):
+        yield source, column.of(rows.columns[0])
 
 
 def _batch_rows(column: IndexedColumn) -> int:

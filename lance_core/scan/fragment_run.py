@@ -9,7 +9,7 @@ import numpy as np
 
 from lance_core.encoding.kernels import starts_of, take_inside
 from lance_core.file.read.field_reader import joined
-from lance_core.file.read.strategy import MOST_ROWS_OF_A_RUN_PAGE
+from lance_core.file.read.strategy import MOST_HELD, MOST_ROWS_OF_A_RUN_PAGE
 from lance_core.scan.candidates import candidate_ranges, decided_matches
 from lance_core.scan.deletions import Offsets, live_mask
 from lance_core.scan.fragment_reader import LEAVES_HAVE_SHAPES, FragmentReader, Rows
@@ -67,6 +67,11 @@ class FragmentRun:
         sizes = [reader.stored_size for reader in self.readers]
         return sum([num_bytes for num_bytes, _ in sizes]), sizes[0][1]
 
+    @property
+    def held_bytes(self) -> int:
+        """Stored bytes that a scan of all columns holds at the same time, at most."""
+        return min(self.stored_size[0], MOST_HELD)
+
     @once
     def deleted(self) -> Offsets:
         """Offsets of the deleted rows, ascending."""
@@ -77,14 +82,22 @@ class FragmentRun:
         """Return a mask of the live rows of [start, end); None if all are live."""
         return live_mask(self.deleted, start, end)
 
+    def values_by_fragment(self, projection: Schema) -> Iterator[tuple[FragmentReader, list[pa.Array]]]:
+        """Read all rows, deleted ones included: columns of each fragment."""
+        columns = self._read(projection, self._ranges(0, self.physical_rows))
+        for reader, (low, high) in zip(self.readers, pairwise(self._starts.tolist()), strict=True):
+            yield reader, [column.slice(low, high - low) for column in columns]
+
+    def parts(self, offsets: Offsets) -> Iterator[tuple[FragmentReader, int, slice]]:
+        """Return for each fragment the offset of its first row, and which of ascending row offsets lie in it."""
+        cuts = offsets.searchsorted(self._starts).tolist()
+        for reader, start, (low, high) in zip(self.readers, self._starts.tolist(), pairwise(cuts), strict=False):
+            yield reader, start, slice(low, high)
+
     def split(self, offsets: Offsets) -> list[tuple[FragmentReader, Offsets]]:
         """Ascending row offsets by fragment, counted from its first row; fragments without any are left out."""
-        cuts = offsets.searchsorted(self._starts).tolist()
-        starts = self._starts.tolist()
         return [
-            (reader, offsets[low:high] - start)
-            for reader, start, (low, high) in zip(self.readers, starts, pairwise(cuts), strict=False)
-            if low < high
+            (reader, offsets[rows] - start) for reader, start, rows in self.parts(offsets) if rows.start < rows.stop
         ]
 
     def scan(
@@ -137,17 +150,37 @@ def runs_of(files: OpenFiles, fragments: Iterable[Fragment], plan: ScanPlan) -> 
         plan: What to read; small fragments that its predicate cannot match are left out.
     """
     projections = (plan.projection,) if plan.predicate is None else (plan.filter_projection, plan.rest)
+    return _runs(files, fragments, projections, plan.step, plan)
+
+
+def runs_of_columns(
+    files: OpenFiles, fragments: Iterable[Fragment], projection: Schema, step: int
+) -> Iterator[RowSource]:
+    """Fragments of which all rows are read: small neighbours as runs, all others by themselves.
+
+    Args:
+        files: The dataset's open files.
+        fragments: In the order wanted.
+        projection: What to read of them.
+        step: Rows that are read together.
+    """
+    return _runs(files, fragments, (projection,), step, None)
+
+
+def _runs(
+    files: OpenFiles, fragments: Iterable[Fragment], projections: Sequence[Schema], step: int, plan: ScanPlan | None
+) -> Iterator[RowSource]:
     can_join = bool(projections[0].fields)
     projections = [projection for projection in projections if projection.fields]
     num_columns = sum([len(projection.fields) for projection in projections])
-    most_rows = smallest = max(plan.step, _FIRST_RUN_ROWS)
+    most_rows = smallest = max(step, _FIRST_RUN_ROWS)
     largest = max(smallest, min(_RUN_ROWS, _RUN_VALUES // max(1, num_columns)))
     run: list[FragmentReader] = []
     num_rows = num_bytes = num_large = 0
     for fragment in fragments:
         reader = FragmentReader(files, fragment)
         size = _small_size(reader, projections) if can_join else None
-        if size is not None and decided_matches(reader, plan, 0, 1) is not None:
+        if size is not None and plan is not None and decided_matches(reader, plan, 0, 1) is not None:
             size = None
         rows = reader.physical_rows
         bound = most_rows if rows <= MOST_ROWS_OF_A_RUN_PAGE else smallest
@@ -158,7 +191,7 @@ def runs_of(files: OpenFiles, fragments: Iterable[Fragment], plan: ScanPlan) -> 
             most_rows = min(2 * most_rows, largest)
         if size is None:
             yield reader
-        elif plan.predicate is None or candidate_ranges(reader, plan, 0, rows):
+        elif plan is None or plan.predicate is None or candidate_ranges(reader, plan, 0, rows):
             run.append(reader)
             num_rows, num_bytes, num_large = num_rows + rows, num_bytes + size, num_large + (not is_small(size))
     if run:
@@ -171,7 +204,7 @@ def _source(files: OpenFiles, run: list[FragmentReader]) -> RowSource:
 
 def _small_size(reader: FragmentReader, projections: Sequence[Schema]) -> int | None:
     """Return bytes of the files that hold the projections; None unless each is in one small file."""
-    if reader.physical_rows > _SMALL_FILE_ROWS:
+    if not 0 < reader.physical_rows <= _SMALL_FILE_ROWS:
         return None
     parts = [reader.only_part(projection) for projection in projections]
     files = {part.file.path: part.file for part in parts if part is not None}

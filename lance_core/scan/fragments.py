@@ -46,6 +46,9 @@ if TYPE_CHECKING:
     from lance_core.scan.open_files import OpenFiles
     from lance_core.store.io_coroutines import IoCoroutine
 
+_ONE_ROW = pa.record_batch({"row": pa.nulls(1)})
+"""A condition without columns is the same for all rows, and asked of this one."""
+
 FragmentMatches: TypeAlias = "tuple[FragmentReader, Offsets]"
 """A fragment, and the offsets of matching rows."""
 
@@ -243,10 +246,20 @@ def each_match(
         plan: Has the predicate.
         do: Is told of a few fragments at a time; may wait for the store.
     """
+    if plan.predicate is not None and not plan.predicate.columns:
+        if plan.predicate.mask(_ONE_ROW)[0].as_py():
+            readers = (FragmentReader(files, fragment) for fragment in fragments)
+            yield from computed(files.store, _works(files, readers, plan, lambda reader, _: do(_all_rows(reader))))
+        return
     joined = JoinedMatches(files, plan, _matching)
     works = _works(files, runs_of(files, fragments, plan), plan, lambda source, _: do(joined.find(source)))
     yield from computed(files.store, works, num_asks=2)
     yield do(joined.rest())
+
+
+def _all_rows(reader: FragmentReader) -> list[FragmentMatches]:
+    num_rows = reader.fragment.num_rows
+    return [(reader, reader.offsets_of_live(np.arange(num_rows)))] if num_rows else []
 
 
 def _matching(reader: RowSource, plan: ScanPlan) -> list[FragmentMatches]:

@@ -1,0 +1,105 @@
+"""What changes of tables of many small fragments cost: these are read in runs, not one by one."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import lance_core
+
+ROWS, FEW, MANY = 600, 20, 120
+
+
+def table(path, fragments, **options):
+    rows = pa.table({"id": np.arange(ROWS), "key": [f"key {i}" for i in range(ROWS)], "n": np.arange(ROWS) % 7})
+    lance_core.write_dataset(rows, path, max_rows_per_file=ROWS // fragments, **options)
+    return str(path)
+
+
+def upsert(path):
+    rows = pa.table({"id": [3, 10_000], "key": ["a", "b"], "n": [1, 2]})
+    dataset = lance_core.dataset(path)
+    dataset.merge_insert("id").when_matched_update_all().when_not_matched_insert_all().execute(rows)
+
+
+def upsert_by_text(path):
+    rows = pa.table({"id": [3, 10_000], "key": ["key 3", "key"], "n": [1, 2]})
+    dataset = lance_core.dataset(path)
+    dataset.merge_insert("key").when_matched_update_all("target.n < source.n").when_not_matched_insert_all().execute(
+        rows
+    )
+
+
+WORKS = {
+    "update": lambda path: lance_core.dataset(path).update({"n": "8"}, where="id = 5"),
+    "upsert": upsert,
+    "upsert by text": upsert_by_text,
+    "build a B-tree": lambda path: lance_core.dataset(path).create_scalar_index("n", "BTREE"),
+    "build zones": lambda path: lance_core.dataset(path).create_scalar_index("n", "ZONEMAP"),
+}
+MOST_CALLS = 260
+"""For each further fragment; it took 870 to 1,070 when each was read by itself."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("work", WORKS)
+def test_a_small_fragment_costs_few_calls(tmp_path, calls_of, work):
+    counts = []
+    for number in (FEW, MANY):
+        WORKS[work](table(tmp_path / f"{number} warm", number))
+        path = table(tmp_path / f"{number}", number)
+        counts.append(calls_of(lambda path=path: WORKS[work](path)))
+    assert (counts[1] - counts[0]) / (MANY - FEW) <= MOST_CALLS
+
+
+INDEXED_WORKS = {
+    "update": WORKS["update"],
+    "delete": lambda path: lance_core.dataset(path).delete("id = 5"),
+    "upsert": lambda path: (
+        lance_core.dataset(path)
+        .merge_insert("id")
+        .when_matched_update_all()
+        .execute(pa.table({"id": [3], "key": ["a"], "n": [1]}))
+    ),
+}
+
+
+@pytest.mark.parametrize("work", INDEXED_WORKS)
+def test_fragments_that_an_index_excludes_cost_next_to_nothing(tmp_path, calls_of, work):
+    counts = []
+    for number in (FEW, MANY):
+        for name in ("warm", "counted"):
+            path = table(tmp_path / f"{number} {name}", number)
+            lance_core.dataset(path).create_scalar_index("id", "BTREE")
+            calls = calls_of(lambda path=path: INDEXED_WORKS[work](path))
+        counts.append(calls)
+    assert (counts[1] - counts[0]) / (MANY - FEW) <= 12
+
+
+@pytest.mark.parametrize("is_stable", [False, True])
+@pytest.mark.parametrize("deleted", ["false", "id % 5 = 1", "id < 40"])
+def test_changes_do_not_depend_on_how_rows_are_spread(tmp_path, deleted, is_stable):
+    results = []
+    for number in (1, 60):
+        path = table(tmp_path / str(number), number, enable_stable_row_ids=is_stable)
+        dataset = lance_core.dataset(path)
+        dataset.delete(deleted)
+        dataset.update({"n": "n + 100"}, where="id % 3 = 0")
+        source = pa.table({"id": np.arange(30, 630, 4), "key": ["s"] * 150, "n": np.arange(150)})
+        merge = dataset.merge_insert("id").when_matched_update_all("target.n < 100")
+        merge.when_not_matched_insert_all().execute(source)
+        merge = dataset.merge_insert("id").when_matched_update_all()
+        merge.when_not_matched_by_source_delete("n = 4").execute(source[:9])
+        dataset.create_scalar_index("n", "BTREE")
+        dataset.delete("id > 300 and n = 5")
+        rows = dataset.to_table(columns=["id", "key", "n"], with_row_id=is_stable).sort_by("id")
+        results.append((rows, dataset.to_table(columns=["id"], filter="n = 3").sort_by("id")))
+    assert results[0] == results[1]
+
+
+@pytest.mark.parametrize("condition", ["true", "1 = 2", "null = 1"])
+def test_conditions_without_columns_hold_for_all_rows_or_none(tmp_path, condition):
+    dataset = lance_core.dataset(table(tmp_path / "t", 4))
+    dataset.delete("id < 200")
+    dataset.delete(condition)
+    assert dataset.count_rows() == (0 if condition == "true" else 400)
+    assert len(dataset.get_fragments()) == (0 if condition == "true" else 3)
