@@ -27,7 +27,7 @@ from lance_core.common.late_module import LateModule
 from lance_core.encoding import registry
 from lance_core.encoding.arrow_values import slice_leaf, take_values
 from lance_core.encoding.codecs.dictionary import index_dtype
-from lance_core.encoding.kernels import empty, gather_windows, starts_of
+from lance_core.encoding.kernels import gather_windows, starts_of
 from lance_core.encoding.layouts import blob
 from lance_core.encoding.layouts.chunk_bytes import assemble, chunk_sizes, pad8
 from lance_core.encoding.layouts.chunk_table import encode_repetition_index, encode_words, level_bounds
@@ -317,29 +317,31 @@ def _look_up(indices: Values, run: ChunkRun, positions: Int64s | None) -> Dictio
     if len(run.layouts) == 1:
         return DictionaryValues(indices, run.dictionary)
     num_items = np.array([layout.num_dictionary_items for layout in run.layouts], np.int64)
-    moved = _move_indices(indices, _value_bounds(run, positions), num_items)
+    moved = move_indices(indices, _value_bounds(run, positions), num_items)
     return DictionaryValues(FixedValues(moved), run.dictionary, may_repeat=True)
 
 
-def _move_indices(indices: FixedValues, bounds: Int64s, num_items: Int64s) -> npt.NDArray[Any]:
+def move_indices(indices: FixedValues, bounds: Int64s, num_items: Int64s) -> npt.NDArray[Any]:
     """Indices into the dictionaries of pages laid end to end.
 
     Args:
         indices: Those of each page, one after the other.
         bounds: Shape (pages + 1,): where those of each page begin, and the end.
         num_items: Shape (pages,): items of each dictionary.
+
+    Raises:
+        CorruptDataError: An index behind the dictionary of its page.
     """
     data: npt.NDArray[Any] = indices.data
-    moved = empty(len(data), index_dtype(int(num_items.sum())))
-    firsts = starts_of(num_items).tolist()
-    for first, count, (low, high) in zip(firsts, num_items.tolist(), pairwise(bounds.tolist()), strict=False):
-        part = data[low:high]
-        if len(part) == 0:
-            continue
-        if not 0 <= int(part.max()) < count:
+    sizes = np.diff(bounds)
+    used = np.flatnonzero(sizes)
+    if len(used):
+        # A negative index is a large one.
+        largest = np.maximum.reduceat(data.view(f"u{data.itemsize}"), bounds[used])
+        if (largest >= num_items[used].astype(np.uint64)).any():
             raise CorruptDataError("an index points beyond the dictionary of its page")
-        np.add(part, first, out=moved[low:high], dtype=moved.dtype, casting="unsafe")
-    return moved
+    moved = starts_of(num_items)[:-1].astype(index_dtype(int(num_items.sum()))).repeat(sizes)
+    return np.add(moved, data, out=moved, casting="unsafe")
 
 
 class OpenChunks(NamedTuple):

@@ -394,21 +394,17 @@ def _look_up(pages: Sequence[tuple[PageCache, int]], indices: Values | None, siz
         raise CorruptDataError("a dictionary page without indices")
     if len(pages) == 1:
         return take_values(_dictionaries(pages), indices.data)
-    page_of: Int64s = np.repeat(np.arange(len(pages)), sizes)
     layouts = [mini_block_layout(cache.indexes[number].layouts[0]) for cache, number in pages]
     num_items = np.array([layout.num_dictionary_items for layout in layouts], np.int64)
-    items: Int64s = indices.data.astype(np.int64)
-    if (items >= num_items[page_of]).any() or (items < 0).any():
-        raise CorruptDataError("an index points beyond the dictionary of its page")
-    if len(items) == 0 or int(num_items.sum()) <= strategy.MAX_LOOKED_UP_ITEMS:
-        return take_values(_dictionaries(pages), items + starts_of(num_items)[page_of])
-    bounds = starts_of(np.array(sizes, np.int64)).tolist()
+    bounds = starts_of(np.array(sizes, np.int64))
+    if int(num_items.sum()) <= strategy.MAX_LOOKED_UP_ITEMS:
+        return take_values(_dictionaries(pages), mini_block.move_indices(indices, bounds, num_items))
     parts = [
-        take_values(_dictionaries([page]), items[low:high])
-        for page, (low, high) in zip(pages, pairwise(bounds), strict=True)
+        take_values(_dictionaries([page]), indices.data[low:high])
+        for page, (low, high) in zip(pages, pairwise(bounds.tolist()), strict=True)
         if high > low
     ]
-    return join_values(parts)
+    return join_values(parts) if parts else take_values(_dictionaries(pages[:1]), indices.data)
 
 
 def _dictionaries(pages: Sequence[tuple[PageCache, int]]) -> Values:

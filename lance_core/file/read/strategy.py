@@ -86,9 +86,10 @@ MOST_TOGETHER, MOST_COMPRESSED_TOGETHER = 1 << 17, 1 << 21
 """Values of a batch that takes no further column: what is decoded together should stay in the cache (row 25). And
 bytes of compressed chunks of scattered rows, which are decompressed as a whole."""
 
-FEWEST_PAGES_OF_A_RUN, MOST_ROWS_OF_A_RUN_PAGE, LEAST_SHARE_OF_A_RUN_PAGE = 2, 1 << 13, 1 / 16
+FEWEST_PAGES_OF_A_RUN, MOST_ROWS_OF_A_RUN_PAGE, LEAST_SHARE_OF_A_RUN_PAGE = 2, 1 << 14, 1 / 16
 """Pages of one leaf in several files that are decoded as one: their number, the rows of each, and the share of these
-that is wanted (row 26, "scan of 500 small fragments")."""
+that is wanted (row 26, "scan of 500 small fragments"). Read page by page, a stream of files of 10,000 rows of taxi
+takes 1.5 times as long, 1.7 times if nothing is known of them; one of files of 30,000 rows takes an eighth less."""
 
 MOST_ROWS_OF_A_WHOLE_PAGE = 1 << 9
 """Rows of such a page up to which any number of them is read so."""
