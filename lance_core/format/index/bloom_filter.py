@@ -44,7 +44,7 @@ UInt64s: TypeAlias = npt.NDArray[np.uint64]
 _SALTS = np.array(
     [0x47B6137B, 0x44974D91, 0x8824AD5B, 0xA2B7289D, 0x705495C7, 0x2DF1424B, 0x9EFC4947, 0x5C6BFB31], np.uint32
 )
-_BLOCK_WORDS = 8
+_BLOCK_WORDS, _WORD_BITS = 8, 32
 _MOST_BITS_SET = 0.42
 """Share of the bits of a filter that are set where it holds as many values as it is made for: 0.00057 ** (1 / 8) is
 0.39, and sizes are rounded up."""
@@ -75,17 +75,21 @@ def filter_bytes(num_items: int, probability: float = PROBABILITY) -> int:
 def make_filter(hashes: UInt64s, num_bytes: int) -> bytes:
     """Return the filter of values with some hashes."""
     blocks, bits = _bits(hashes, num_bytes)
-    filter_words = np.zeros((num_bytes // BLOCK_BYTES, _BLOCK_WORDS), np.uint32)
+    num_blocks = num_bytes // BLOCK_BYTES
+    filter_words = np.empty((num_blocks, _BLOCK_WORDS), "<u4")
+    homes = blocks * _WORD_BITS
     for word in range(_BLOCK_WORDS):
-        np.bitwise_or.at(filter_words[:, word], blocks, bits[:, word])
-    return filter_words.astype("<u4").tobytes()
+        is_set = np.zeros(num_blocks * _WORD_BITS, np.bool_)
+        is_set[homes + bits[:, word]] = True  # several values may set one bit, which plain indexing does not mind
+        filter_words[:, word] = np.packbits(is_set, bitorder="little").view("<u4")
+    return filter_words.tobytes()
 
 
 def may_contain(data: bytes, hashes: UInt64s) -> npt.NDArray[np.bool_]:
     """Return for each hash whether its value may be in a filter."""
     blocks, bits = _bits(hashes, len(data))
     filter_words = np.frombuffer(data, "<u4").reshape(-1, _BLOCK_WORDS)[blocks]
-    return ((filter_words & bits) == bits).all(axis=1)
+    return ((filter_words >> bits) & np.uint32(1)).all(axis=1)
 
 
 def union(left: bytes, right: bytes) -> bytes | None:
@@ -101,11 +105,11 @@ def is_crowded(data: bytes) -> bool:
 
 
 def _bits(hashes: UInt64s, num_bytes: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint32]]:
-    """Return the block of each hash, and the bit to set in each of its words, shape (n, 8)."""
+    """Return the block of each hash, and which bit of each of its words is set, shape (n, 8)."""
     num_blocks = np.uint64(num_bytes // BLOCK_BYTES)
     blocks = ((hashes >> np.uint64(32)) * num_blocks) >> np.uint64(32)
     low = hashes.astype(np.uint32)
-    return blocks.astype(np.int64), np.uint32(1) << ((low[:, None] * _SALTS) >> np.uint32(27))
+    return blocks.astype(np.int64), (low[:, None] * _SALTS) >> np.uint32(27)
 
 
 # ----------------------------------------------------------------------------------------------------------- xxHash64
@@ -146,8 +150,15 @@ def _hash_texts(values: pa.Array, offset_type: type[np.int32 | np.int64], seed: 
     for low, high in pairwise(edges):
         if low < high:
             rows = order[low:high]
-            hashes[rows] = hash_rows(data[starts[rows][:, None] + np.arange(int(lengths[rows[0]]))], seed)
+            hashes[rows] = hash_rows(_windows(data, int(lengths[rows[0]]))[starts[rows]], seed)
     return hashes
+
+
+def _windows(data: npt.NDArray[np.uint8], width: int) -> npt.NDArray[np.uint8]:
+    """Return as many bytes from each position on; they overlap, nothing is copied."""
+    if not width:
+        return np.empty((len(data) + 1, 0), np.uint8)
+    return np.lib.stride_tricks.sliding_window_view(data, width)
 
 
 def hash_rows(data: npt.NDArray[np.uint8], seed: int = 0) -> UInt64s:

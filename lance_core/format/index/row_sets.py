@@ -34,14 +34,17 @@ _COUNT = struct.Struct("<I")
 _LONG_COUNT = struct.Struct("<Q")
 _PAIR = struct.Struct("<II")
 _BUFFER_MIN = 16
-"""Numbers of a set from which on it pays to hand them over as one buffer."""
+"""Numbers of a set from which on it pays to work on them as arrays."""
 
 
 def parts_of(rows: Int64s) -> list[Part]:
     """Split row numbers, in any order, into their parts, ascending."""
+    if len(rows) < _BUFFER_MIN:
+        lows: dict[int, list[int]] = {}
+        for row in rows.tolist():
+            lows.setdefault(row >> _SHIFT, []).append(row & _LOW)
+        return [(number, BitMap(low).serialize()) for number, low in sorted(lows.items())]
     high = rows >> _SHIFT
-    if not len(rows):
-        return []
     if (high == high[0]).all():
         return [(int(high[0]), _bitmap(rows & _LOW).serialize())]
     order = np.argsort(high, kind="stable")

@@ -110,7 +110,7 @@ class PostingSort:
             starts = [0, *_changes(keys), len(keys)]
             for start, end in pairwise(starts):
                 key = keys.slice(start, 1)
-                if last_key is not None and _same(last_key, key):
+                if last_key is not None and start == 0 and _same(last_key, key):
                     last_parts += parts[start:end]
                     continue
                 if last_key is not None:
