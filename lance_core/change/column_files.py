@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import field, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,6 +25,7 @@ from lance_core.format.table.fragment import DataFile
 from lance_core.format.table.paths import DATA_FOLDER
 from lance_core.scan.columns import is_legacy
 from lance_core.scan.fragment_reader import FragmentReader
+from lance_core.scan.fragment_run import FragmentRun, runs_of
 from lance_core.scan.fragments import scan_fragment
 from lance_core.scan.open_files import OpenFiles
 from lance_core.scan.plan import ROW_ADDRESS, plan_scan
@@ -31,7 +33,7 @@ from lance_core.table.naming import naming
 from lance_core.table.new_ids import RANDOM_IDS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from lance_core.format.schema import Field, Schema
     from lance_core.format.table.fragment import Fragment
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
 
 _LOGGER = logging.getLogger("lance_core.write")
 _WITHOUT_LIMIT = FileLimits(max_rows_per_file=2**62, max_bytes_per_file=2**62)
-_OFFSET_MASK = np.uint64(0xFFFF_FFFF)
+_OFFSET_MASK, _FRAGMENT_SHIFT = np.uint64(0xFFFF_FFFF), np.uint64(32)
 
 
 @frozen(kw_only=True)
@@ -84,9 +86,11 @@ class ColumnWriter:
 
     def write_all(self, fragments: Sequence[Fragment]) -> None:
         """Write the new columns of several fragments, one after another; what is in ``staged`` is left out."""
-        for number, fragment in enumerate(fragments, 1):
-            if fragment.id not in self.staged:
-                self.write(fragment)
+        left = [fragment for fragment in fragments if fragment.id not in self.staged]
+        number = len(fragments) - len(left)
+        for fragment, batches in self._rows(left):
+            self._write(fragment, batches)
+            number += 1
             names = ", ".join(self.fields.names)
             _LOGGER.info("columns %s: fragment %d of %d is written", names, number, len(fragments))
 
@@ -96,12 +100,16 @@ class ColumnWriter:
         Raises:
             InvalidInputError: The transform made something else than was announced.
         """
+        reader = FragmentReader(self._open_files(), fragment)
+        return self._write(fragment, scan_fragment(reader, self._plan))
+
+    def _write(self, fragment: Fragment, batches: Iterable[pa.RecordBatch]) -> DataFile:
         store = self.snapshot.store
         with naming(store):
             (made,) = stage_fragments(
                 store,
                 replace(self.fields, metadata=self.snapshot.manifest.schema.metadata),  # says how to compress
-                self._batches(fragment),
+                self._made(fragment, batches),
                 limits=replace(_WITHOUT_LIMIT, groups=self._row_groups(fragment)),
                 data_storage_version=self.data_storage_version,
                 new_uuid=self.ids.data_file,
@@ -128,9 +136,9 @@ class ColumnWriter:
             self.files = OpenFiles(self.snapshot.store)
         return self.files
 
-    def _batches(self, fragment: Fragment) -> Iterator[pa.RecordBatch]:
-        reader = FragmentReader(self._open_files(), fragment)
-        plan = plan_scan(
+    @property
+    def _plan(self) -> ScanPlan:
+        return plan_scan(
             self.snapshot.manifest.schema,
             columns=self.transform.columns,
             filter=None,
@@ -138,8 +146,27 @@ class ColumnWriter:
             with_row_id=False,
             with_row_address=True,
         )
+
+    def _rows(self, fragments: Sequence[Fragment]) -> Iterator[tuple[Fragment, Iterable[pa.RecordBatch]]]:
+        """Read the rows that are left of each fragment; small neighbours together, unless batches have a size."""
+        plan, files = self._plan, self._open_files()
+        if self.transform.batch_size is not None:
+            yield from ((fragment, scan_fragment(FragmentReader(files, fragment), plan)) for fragment in fragments)
+            return
+        for source in runs_of(files, fragments, plan):
+            if not isinstance(source, FragmentRun):
+                yield source.fragment, scan_fragment(source, plan)
+                continue
+            whole = replace(plan, batch_size=source.physical_rows)
+            parts = {number: part for batch in scan_fragment(source, whole) for number, part in _by_fragment(batch)}
+            for reader in source.readers:
+                part = parts.get(reader.fragment.id)
+                yield reader.fragment, [] if part is None else [part]
+
+    def _made(self, fragment: Fragment, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        plan = self._plan
         filler = _Filler(fields=self.fields, may_be_null=self.data_storage_version != LEGACY_FILE_VERSION)
-        for batch in scan_fragment(reader, plan):
+        for batch in batches:
             if not batch.num_rows:
                 continue
             offsets = numbers_of(batch.column(ROW_ADDRESS)) & _OFFSET_MASK
@@ -163,6 +190,14 @@ class ColumnWriter:
         if sorted(made.schema.names) != sorted(names):
             raise InvalidInputError(f"the function returned columns {made.schema.names}, expected {names}")
         return made.select(names)
+
+
+def _by_fragment(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Split rows of several fragments: the id of each, and its rows."""
+    owners = numbers_of(batch.column(ROW_ADDRESS)) >> _FRAGMENT_SHIFT
+    starts = np.flatnonzero(np.append(True, owners[1:] != owners[:-1])) if len(owners) else np.empty(0, np.int64)
+    for start, end in pairwise([*starts.tolist(), len(owners)]):
+        yield int(owners[start]), batch.slice(start, end - start)
 
 
 def _holding(file: DataFile) -> Fragment:

@@ -75,6 +75,21 @@ def test_fragments_that_an_index_excludes_cost_next_to_nothing(tmp_path, calls_o
     assert (counts[1] - counts[0]) / (MANY - FEW) <= 12
 
 
+def test_functions_see_the_rows_of_one_fragment_at_a_time(tmp_path):
+    dataset = lance_core.dataset(table(tmp_path / "t", 12))
+    dataset.delete("id % 10 = 3 or id < 50")
+    seen = []
+
+    def double(batch):
+        seen.append(batch.column(0).to_pylist())
+        return pa.RecordBatch.from_arrays([pa.array([2 * number for number in seen[-1]])], ["double"])
+
+    dataset.add_columns(double, read_columns=["id"])
+    live = [[i for i in range(start, start + 50) if i % 10 != 3] for start in range(50, 600, 50)]
+    assert seen[1:] == live  # the first call is to learn the type
+    assert dataset.to_table(columns=["double"])["double"].to_pylist() == [2 * i for numbers in live for i in numbers]
+
+
 @pytest.mark.parametrize("is_stable", [False, True])
 @pytest.mark.parametrize("deleted", ["false", "id % 5 = 1", "id < 40"])
 def test_changes_do_not_depend_on_how_rows_are_spread(tmp_path, deleted, is_stable):
@@ -91,7 +106,9 @@ def test_changes_do_not_depend_on_how_rows_are_spread(tmp_path, deleted, is_stab
         merge.when_not_matched_by_source_delete("n = 4").execute(source[:9])
         dataset.create_scalar_index("n", "BTREE")
         dataset.delete("id > 300 and n = 5")
-        rows = dataset.to_table(columns=["id", "key", "n"], with_row_id=is_stable).sort_by("id")
+        dataset.add_columns({"twice": "n * 2", "text": "concat(key, '!')"})
+        dataset.alter_columns({"path": "n", "data_type": pa.int32()})
+        rows = dataset.to_table(columns=["id", "key", "n", "twice", "text"], with_row_id=is_stable).sort_by("id")
         results.append((rows, dataset.to_table(columns=["id"], filter="n = 3").sort_by("id")))
     assert results[0] == results[1]
 
