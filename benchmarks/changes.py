@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import lance
+import pyarrow as pa
 from commit import with_versions
 from data import load
 
@@ -20,8 +21,6 @@ import lance_core
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    import pyarrow as pa
 
 NUM_FRAGMENTS, FRAGMENT_ROWS = 100, 10_000
 NUM_TAGS = 10_000
@@ -99,6 +98,59 @@ def compactions(root: Path, scale: float, rounds: int) -> dict[str, Spent]:
 
 def _compact(engine: Any, options: dict[str, Any], uri: str) -> None:
     engine.dataset(uri).optimize.compact_files(num_threads=2, **options)
+
+
+CHANGES: dict[str, Callable[[Any, pa.Table], Any]] = {
+    "update 1 row": lambda table, _: table.update({"few": "7"}, where="id = 777"),
+    "upsert 10 rows": lambda table, rows: (
+        table.merge_insert("id").when_matched_update_all().when_not_matched_insert_all().execute(rows)
+    ),
+    "build BTREE": lambda table, _: table.create_scalar_index("few", "BTREE"),
+    "add a column": lambda table, _: table.add_columns({"twice": "few * 2"}),
+}
+INDEXED_CHANGES: dict[str, Callable[[Any, pa.Table], Any]] = {
+    "delete 1 row": lambda table, _: table.delete("id = 777"),
+    "upsert 10 rows": CHANGES["upsert 10 rows"],
+}
+
+
+def small_fragments(root: Path, scale: float, rounds: int) -> dict[str, Spent]:
+    """Change tables of up to 500 fragments of 100 rows, each engine those that it wrote, with and without an index."""
+    num_rows = 100 * max(int(500 * min(scale, 1)), 50)
+    numbers = range(num_rows)
+    rows = pa.table(
+        {
+            "id": numbers,
+            "name": [f"name {number * 7919 % num_rows}" for number in numbers],
+            "few": [number % 97 for number in numbers],
+            "part": [number / 8 for number in numbers],
+        }
+    )
+    given = rows.slice(num_rows - 10).set_column(0, "id", pa.array(range(num_rows - 5, num_rows + 5)))
+    tables = _written(root / "small fragments", rows, max_rows_per_file=100)
+    found = _changed(tables, given, CHANGES, "small fragments", rounds)
+    for path, engine in tables.values():
+        engine.dataset(str(path)).create_scalar_index("id", "BTREE")
+    return found | _changed(tables, given, INDEXED_CHANGES, "indexed small fragments", rounds)
+
+
+def _changed(
+    tables: dict[str, tuple[Path, Any]],
+    given: pa.Table,
+    works: dict[str, Callable[[Any, pa.Table], Any]],
+    what: str,
+    rounds: int,
+) -> dict[str, Spent]:
+    return {
+        f"{name} of {what}": on_copies(
+            {
+                one: (path, lambda uri, made=engine, work=work: work(made.dataset(uri), given))
+                for one, (path, engine) in tables.items()
+            },
+            min(rounds, 3),
+        )
+        for name, work in works.items()
+    }
 
 
 def _written(folder: Path, table: pa.Table, **options: Any) -> dict[str, tuple[Path, Any]]:

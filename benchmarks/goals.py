@@ -53,6 +53,10 @@ _FIRST = ("scan", "2 columns", "filter 1%", "take 100")
 # those of like size, and files of version 2.0 of both.
 SHAPE_WORKS = ("write", "scan", "stream", "2 columns", "filter 1%", "take 1", "take 100", "take 10k")
 
+_CHANGES = {
+    "small fragments": ("update 1 row", "upsert 10 rows", "build BTREE", "add a column"),
+    "indexed small fragments": ("delete 1 row", "upsert 10 rows"),
+}
 _LOOK_UPS = (
     *(f"{column} {keys}" for column in ("id", "text", "time") for keys in ("= key", "IN 100 keys")),
     *(f"range of 0.1 % of {column}" for column in ("id", "text", "time")),
@@ -169,6 +173,8 @@ _ALL = (
     Goal(47, "time per row at ten times the size, worst", 1.2, 1.1, growth_report.time_growth),
     Goal(48, "memory of writes and streams at ten times the size", 128, 64, growth_report.memory_of_streams, "MiB"),
     Goal(48, "memory of compactions at ten times the size", 2048, 1024, growth_report.memory_of_compactions, "MiB"),
+    *[Goal(49, f"{work} of 500 {what}", 1.0, 0.5, Single(f"{work} of {what}"))
+      for what, works in _CHANGES.items() for work in works],
     *[Goal(0, f"first {work} of {one} in a process", _ANY, _ANY, Single(f"first {work} of {one}"))
       for one in _TEXTS for work in _FIRST],
     *_other_profiles(),

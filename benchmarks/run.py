@@ -151,6 +151,8 @@ def steps(options: argparse.Namespace, root: Path, results: dict[str, Any]) -> I
         yield
         singles |= alone(changes.compactions, root, options.scale, min(rounds, 3))
         yield
+        singles |= alone(changes.small_fragments, root, options.scale, rounds)
+        yield
         singles |= alone(changes.cleanups, root, number, rounds)
         results["same_bytes"] = changes.same_bytes(root, min(options.scale, 0.05))
         yield
