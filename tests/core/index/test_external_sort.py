@@ -216,3 +216,12 @@ def test_damaged_row_sets_are_told(damage):
 def test_whole_fragments_are_refused():
     with pytest.raises(lance_core.errors.CorruptDataError, match="0 bytes"):
         decode_row_set(b"\1\0\0\0" + b"\3\0\0\0" + b"\0\0\0\0", path="x")
+
+
+@pytest.mark.parametrize("kind", [pa.float64(), pa.int64(), pa.uint64()])
+def test_equal_numbers_among_many_that_differ_keep_their_order(kind):
+    rng = np.random.default_rng(11)
+    numbers = rng.integers(0, 1 << 62, 20_000)[rng.integers(0, 20_000, 40_000)]
+    values = pa.array(numbers.astype(kind.to_pandas_dtype()), mask=rng.random(40_000) < 0.1)
+    expected = pc.array_sort_indices(values, null_placement="at_start")
+    assert np.array_equal(np.asarray(sort_order(values)), np.asarray(expected))
