@@ -41,6 +41,11 @@ WORKS = {
         "take 100": "table.take(rows)",
     },
 }
+FILES = "50 files of taxi"
+"""Half a million rows in files of 10,000, each of which is read for the first time in a new process."""
+
+_DATA = {**WORKS, FILES: {**WORKS["taxi"], "stream": "[batch for batch in table.to_batches()]"}}
+_ROWS_OF_A_FILE, _ROWS_OF_FILES = 10_000, 500_000
 _PYLANCE = ("2.0", "2.1", "2.2")
 NUM_THREADS = (2, 4)
 
@@ -62,11 +67,14 @@ print(json.dumps([whole - before.ru_utime - before.ru_stime, wall, whole]))
 
 def _written(root: Path, name: str, scale: float) -> dict[str, tuple[str, str]]:
     """Write a data set by each engine: its module and address by name."""
-    table, tables = load(name, scale), {"lance_core": ("lance_core", str(root / f"{name} lance_core"))}
-    lance_core.write_dataset(table, tables["lance_core"][1])
+    table, options = load("taxi" if name == FILES else name, scale), {}
+    if name == FILES:
+        table, options = table.slice(0, _ROWS_OF_FILES), {"max_rows_per_file": _ROWS_OF_A_FILE}
+    tables = {"lance_core": ("lance_core", str(root / f"{name} lance_core"))}
+    lance_core.write_dataset(table, tables["lance_core"][1], **options)
     for version in _PYLANCE:
         uri = str(root / f"{name} {version}")
-        lance.write_dataset(table, uri, data_storage_version=version)
+        lance.write_dataset(table, uri, data_storage_version=version, **options)
         tables[f"pylance-{version}"] = ("lance", uri)
     return tables
 
@@ -76,7 +84,7 @@ def processes(root: Path, scale: float, rounds: int) -> dict[str, Spent]:
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     found: dict[str, Spent] = {}
     order = random.Random(1)
-    for data, works in WORKS.items():
+    for data, works in _DATA.items():
         tables = _written(root, data, scale)
         for name, work in works.items():
             samples: dict[str, list[list[float]]] = {engine: [] for engine in tables}
@@ -115,3 +123,21 @@ def threads(root: Path, scale: float, rounds: int) -> dict[str, Spent]:
 def _scan_at_once(pool: ThreadPoolExecutor, number: int, table: Any) -> None:
     for work in [pool.submit(table.to_table) for _ in range(number)]:
         work.result()
+
+
+def again(root: Path, scale: float, rounds: int) -> dict[str, Spent]:
+    """CPU and wall seconds of works on the files of 10,000 rows when they are repeated; all engines in turns."""
+    tables = {
+        name: (lance if module == "lance" else lance_core).dataset(uri)
+        for name, (module, uri) in _written(root, FILES, scale).items()
+    }
+    rows = list(range(0, count := min(table.count_rows() for table in tables.values()), max(count // 100, 1)))[:100]
+    found: dict[str, Spent] = {}
+    for name, work in _DATA[FILES].items():
+        program = compile(work, FILES, "eval")
+        calls = {
+            engine: partial(eval, program, {"table": table, "rows": rows})  # a work of `_DATA`
+            for engine, table in tables.items()
+        }
+        found[f"{name} of {FILES}"] = {engine: (one.cpu, one.wall) for engine, one in compare(calls, rounds).items()}
+    return found

@@ -127,6 +127,8 @@ _ALL = (
     Goal(26, "filtered count of taxi", 0.5, 0.15, OfData("taxi", "count")),
     *[Goal(26, f"{work} of 500 small fragments", 1.0, 0.7, Single(f"{work} of small fragments"))
       for work in ("scan", "1 column", "filter 10%", "filter 0%", "count")],
+    *[Goal(26, f"{work} of 50 files of 10,000 rows", 1.0, 0.7, Single(f"{work} of 50 files of taxi"))
+      for work in (*_FIRST, "stream")],
     *[Goal(26, f"{work} of {number} fragments of one row", 1.0, 0.5, Single(f"{work} of {number} fragments of one row"))
       for number in ("2,000", "20,000") for work in ("filter", "scan", "stream", "take")],
     *[Goal(27, f"delete 1 % of {one}", 0.8, 0.3, Single(f"delete 1% of {one}")) for one in _TEXTS],
@@ -160,6 +162,8 @@ _ALL = (
     Goal(42, "audit of indices by sampling, beside a scan", 0.05, 0.02, Single("audit of indices by sampling", "scan")),
     *[Goal(43, f"process: {work} of {one}", 1.0, 0.8, Single(f"process: {work} of {one}"))
       for one in _TEXTS for work in _FIRST],
+    *[Goal(43, f"process: {work} of 50 files of 10,000 rows", 1.0, 0.8, Single(f"process: {work} of 50 files of taxi"))
+      for work in (*_FIRST, "stream")],
     *[Goal(44, f"{number} scans of {one} at once", 1.1, 0.9, Single(f"{number} scans of {one} at once", by_wall=True))
       for one in _TEXTS for number in (2, 4)],
     *[Goal(45, f"streamed scan of {one}", 1.0, 0.7, OfData(one, "stream", _like(one)))
@@ -177,6 +181,9 @@ _ALL = (
       for what, works in _CHANGES.items() for work in works],
     *[Goal(0, f"first {work} of {one} in a process", _ANY, _ANY, Single(f"first {work} of {one}"))
       for one in _TEXTS for work in _FIRST],
+    *[Goal(0, f"first {work} of 50 files of 10,000 rows in a process", _ANY, _ANY,
+           Single(f"first {work} of 50 files of taxi"))
+      for work in (*_FIRST, "stream")],
     *_other_profiles(),
     Goal(0, "compact taxi with deletions", _ANY, _ANY, Single("compact taxi with deletions")),
     Goal(0, "a Dagster asset beside pylance by hand", _ANY, _ANY, Single("materialize an asset")),

@@ -141,6 +141,8 @@ def steps(options: argparse.Namespace, root: Path, results: dict[str, Any]) -> I
         begin()
         singles |= alone(small_fragments, root, options.scale, options.rounds)
         yield
+        singles |= alone(fresh.again, root, options.scale, options.rounds)
+        yield
         singles |= alone(tiny_fragments, root, options.scale, options.rounds)
         yield
     if "changes" in options.parts:

@@ -128,9 +128,14 @@ def _leaf(path: LeafPath) -> LeafShape:
     is_dictionary = pa.types.is_dictionary(kind)
     is_packed = pa.types.is_nested(kind) and not pa.types.is_fixed_size_list(kind)
     is_simple = not is_dictionary and not is_packed and path.items_per_row == 1
-    try:
-        least = kind.bit_width / 8
-    except ValueError:  # no fixed width
-        least = GUESSED_STRING_BYTES
     growth = LEVELS_SHARE if any(is_list_field(field) for field in path.fields) else 1
-    return LeafShape(path, kind, is_dictionary, is_plain, is_simple, path.leaf.is_packed, least, growth)
+    return LeafShape(path, kind, is_dictionary, is_plain, is_simple, path.leaf.is_packed, _least_width(kind), growth)
+
+
+def _least_width(kind: pa.DataType) -> float:
+    if pa.types.is_fixed_size_list(kind):
+        return kind.list_size * _least_width(kind.value_type)
+    try:
+        return kind.bit_width / 8
+    except ValueError:  # no fixed width
+        return GUESSED_STRING_BYTES

@@ -165,3 +165,32 @@ def test_a_delete_marks_rows_in_each_fragment_of_a_run(tmp_path, runs):
     left = [k for k in range(5 * ROWS) if not ((k % 50 < 2 and k != 51) or 100 <= k < 150)]
     assert table.to_table()["id"].to_pylist() == left
     assert [fragment.fragment_id for fragment in table.get_fragments()] == [0, 1, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("columns", "is_run"),
+    [
+        (["id"], True),
+        (["id", "flag"], True),
+        (["word"], True),
+        (["vector"], False),
+        (["id", "vector"], False),
+        (None, False),
+    ],
+)
+def test_columns_of_large_files_are_read_in_runs_if_they_are_small(tmp_path, runs, monkeypatch, columns, is_run):
+    count, width = 300, 64
+    monkeypatch.setattr(fragment_run, "_SMALL_FILE_BYTES", count * width * 3)
+    whole = pa.table(
+        {
+            "id": range(count),
+            "flag": [k % 3 == 0 for k in range(count)],
+            "word": [f"{k:08x}" for k in range(count)],
+            "vector": pa.FixedSizeListArray.from_arrays(pa.array(RNG.random(count * width), pa.float32()), width),
+        }
+    )
+    for _ in range(3):
+        table = write_dataset(whole, str(tmp_path / "t"), mode="append")
+    assert table.to_table(columns=columns).equals(pa.concat_tables([whole.select(columns or whole.column_names)] * 3))
+    assert runs == ([3] if is_run else [])
+    assert table.to_table(columns=columns, filter="id % 100 = 17").num_rows == 9

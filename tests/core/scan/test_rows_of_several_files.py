@@ -124,7 +124,9 @@ def test_what_is_read_file_by_file(uri, table, joined, monkeypatch):
     assert dataset.take(handful).equals(table.take(handful)), "value by value"
     whole = dataset.take(WANTED, columns=["number", "cents", "_rowid"])
     assert whole.column("_rowid").to_pylist() == [(n // ROWS << 32) + n % ROWS for n in WANTED], "of each fragment"
+    assert joined == []
     dataset.add_columns({"more": "number + 1"})
+    joined.clear()
     assert dataset.take(WANTED).drop_columns("more").equals(table.take(WANTED)), "of two files of each fragment"
     monkeypatch.setattr(strategy, "MOST_JOINED_BYTES", 1 << 12)
     columns = ["number", "cents", "text"]
