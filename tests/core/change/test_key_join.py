@@ -19,7 +19,7 @@ VALUES = {
     pa.string(): [None, "", "a", "b"],
     pa.float64(): [None, 0.0, -0.0, math.nan, 1.5],
     pa.bool_(): [None, True, False],
-    pa.large_string(): [None, "", "a", "a\0", "abcdefgh", "abcdefghi", "abcdefghij" * 3],
+    pa.large_string(): [None, "", "a", "a\0", "abcdefgh", "abcdefghi", "abcdefghij" * 3, "a" * 600, "a" * 599 + "b"],
     pa.binary(3): [None, b"abc", b"abd"],
     pa.timestamp("us"): [None, 0, 1],
     pa.decimal128(5, 2): [None, 1, 2],
@@ -100,3 +100,13 @@ def test_a_target_row_that_meets_two_source_rows_is_found():
     assert pairs.repeated_target() is None
     pairs = KeyJoin([pa.chunked_array([[1, 2, 2]])]).match([pa.array([1, 2])])
     assert pairs.source[pairs.repeated_target()] == 2
+
+
+def test_a_long_text_takes_no_step_for_each_of_its_words(monkeypatch):
+    steps = []
+    take = key_join.leading_words
+    monkeypatch.setattr(key_join, "leading_words", lambda *of: steps.append(1) or take(*of))
+    long = "x" * (1 << 20)
+    pairs = KeyJoin([pa.chunked_array([["a", long]])]).match([pa.array([long, long + "y", "a"])])
+    assert (pairs.target.tolist(), pairs.source.tolist()) == ([0, 2], [1, 0])
+    assert len(steps) <= 2 * 64 + 2
