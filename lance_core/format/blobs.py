@@ -95,6 +95,11 @@ def is_described(field: Field) -> bool:
     return field.is_blob and not field.extension_name and field.logical_type == "struct"
 
 
+def needs_bytes(schema: Schema) -> bool:
+    """True if a schema asks for more of blobs than their descriptions."""
+    return any(field.is_blob and not is_described(field) for top in schema.special_fields for field in top.walk())
+
+
 def has_blobs(schema: Schema) -> bool:
     """True if there are blobs anywhere in a schema."""
     return any(field.is_blob for top in schema.special_fields for field in top.walk())

@@ -259,11 +259,6 @@ def _part(blob: BlobPlace, number: int) -> int | None:
     return None if blob.is_whole else number
 
 
-def needs_bytes(schema: Schema) -> bool:
-    """True if a schema asks for more of blobs than their descriptions."""
-    return any(field.is_blob and not is_described(field) for field in schema.walk())
-
-
 def fill_batches(schema: Schema, batches: Iterator[pa.RecordBatch], sources: BlobSources) -> Iterator[pa.RecordBatch]:
     """Put blobs in the place of their descriptions.
 

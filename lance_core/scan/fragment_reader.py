@@ -13,10 +13,10 @@ from lance_core.common.frozen import NamedTuple, frozen
 from lance_core.encoding.kernels import numbers_array
 from lance_core.errors import CorruptDataError
 from lance_core.file.read.strategy import MOST_HELD
-from lance_core.format.blobs import BlobView, view_schema
+from lance_core.format.blobs import BlobView, needs_bytes, view_schema
 from lance_core.format.table.paths import data_file_path
 from lance_core.scan import lineage
-from lance_core.scan.blobs import BlobSources, fill_batches, needs_bytes
+from lance_core.scan.blobs import BlobSources, fill_batches
 from lance_core.scan.columns import is_legacy, join_columns, lost_fields, part_with_shape, split_projection
 from lance_core.scan.deletions import Offsets, live_mask, load_deletions, offsets_of_live
 from lance_core.store.io_coroutines import finished

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lance_core.common.frozen import NamedTuple, mutable
+from lance_core.common.frozen import NamedTuple, mutable, replace
 from lance_core.encoding.arrow_values import batch_of, mask_array, settled
 from lance_core.encoding.dictionary_encoded import DictionaryEncoded
 from lance_core.encoding.kernels import numbers_array, starts_of, take_inside
@@ -89,6 +89,7 @@ def scan_fragments(
     if plan.predicate is None:
         return chained(files.store, _windows(files, fragments, plan, limit, offset), num_asks=_num_asks(plan))
     readers = (FragmentReader(files, fragment) for fragment in fragments)
+    plan = plan if limit is None else replace(plan, most_looked_at=0)  # a few may be enough
     streams = _works(files, readers, plan, scan_fragment)
     if limit is None:
         return _window_of(chained(files.store, streams, num_asks=_num_asks(plan)), limit, offset)
@@ -294,6 +295,13 @@ class _Match(NamedTuple):
         return indices + self.start if self.rows is None else self.rows[indices]
 
 
+def _step(source: RowSource, plan: ScanPlan) -> int:
+    """Return the rows of which the condition is asked together."""
+    if isinstance(source, FragmentRun):  # is read at one go
+        return max(plan.step, plan.most_looked_at)
+    return plan.step_in(source.physical_rows, source.stored_size[0])
+
+
 def _matches(reader: RowSource, plan: ScanPlan, start: int, end: int) -> Iterator[_Match]:
     if isinstance(reader, FragmentRun):  # fragments without candidates are left out of it
         yield from _matches_in(reader, plan, start, end)
@@ -305,7 +313,7 @@ def _matches(reader: RowSource, plan: ScanPlan, start: int, end: int) -> Iterato
     for low, high in candidate_ranges(reader, plan, start, end):
         parts = None
         if plan.predicate is not None and plan.predicate.columns == plan.filter_projection.names:
-            parts = reader.scan_dictionary(plan.filter_projection, start=low, end=high, batch_size=plan.step)
+            parts = reader.scan_dictionary(plan.filter_projection, start=low, end=high, batch_size=_step(reader, plan))
         if parts is None:
             yield from _matches_in(reader, plan, low, high)
         else:
@@ -314,7 +322,7 @@ def _matches(reader: RowSource, plan: ScanPlan, start: int, end: int) -> Iterato
 
 def _matches_in(reader: RowSource, plan: ScanPlan, start: int, end: int) -> Iterator[_Match]:
     assert plan.predicate is not None  # noqa: S101 for the type checker: callers have one
-    for rows in reader.scan(plan.filter_projection, start=start, end=end, batch_size=plan.step):
+    for rows in reader.scan(plan.filter_projection, start=start, end=end, batch_size=_step(reader, plan)):
         span = range(rows.start, rows.start + rows.num_rows)
         mask = as_mask(plan.predicate.mask(_predicate_batch(reader, plan, rows.columns, span)))
         live = reader.live_mask(rows.start, rows.start + rows.num_rows)
@@ -325,8 +333,9 @@ def _matches_in(reader: RowSource, plan: ScanPlan, start: int, end: int) -> Iter
 def _matches_at(reader: FragmentReader, plan: ScanPlan, offsets: Offsets) -> Iterator[_Match]:
     """Ask the condition of single rows that are not deleted."""
     assert plan.predicate is not None  # noqa: S101 for the type checker: callers have one
-    for at in range(0, len(offsets), plan.step):
-        rows = offsets[at : at + plan.step]
+    step = _step(reader, plan)
+    for at in range(0, len(offsets), step):
+        rows = offsets[at : at + step]
         columns = reader.take(plan.filter_projection, rows)
         mask = as_mask(plan.predicate.mask(_predicate_batch(reader, plan, columns, rows)))
         yield _Match(int(rows[0]), mask, partial(_picked, columns, plan.filter_projection, len(rows)), rows)
@@ -345,14 +354,14 @@ def _matches_among(
 ) -> Iterator[_Match]:
     """Matches among values that come in parts of any size, in steps as the plan has them."""
     parts: list[_Part] = []
-    num_rows = 0
+    num_rows, step = 0, _step(reader, plan)
     for values in columns:
         mask, at = answers(plan, values), 0
         while at < len(mask):
-            part = _Part(values, at, mask[at : at + plan.step - num_rows])
+            part = _Part(values, at, mask[at : at + step - num_rows])
             parts.append(part)
             num_rows, at = num_rows + len(part.mask), at + len(part.mask)
-            if num_rows == plan.step:
+            if num_rows == step:
                 yield _match_of(reader, plan, start, parts)
                 start, parts, num_rows = start + num_rows, [], 0
     if parts:
@@ -432,10 +441,10 @@ def _scan_filtered(reader: RowSource, plan: ScanPlan, start: int, end: int) -> I
 
 def _matching_batches(reader: RowSource, plan: ScanPlan, start: int, end: int) -> Iterator[pa.RecordBatch]:
     """Matching rows; batches may be larger than the plan's."""
-    decided = _decided(reader, plan, start, end)
+    decided, most_rows = _decided(reader, plan, start, end), max(plan.batch_size, _step(reader, plan))
     if isinstance(reader, FragmentReader) and decided is not None and len(decided) <= (end - start) * SPARSE_SHARE:
-        for at in range(0, len(decided), plan.batch_size):
-            yield take_offsets(reader, plan, decided[at : at + plan.batch_size])
+        for at in range(0, len(decided), most_rows):
+            yield take_offsets(reader, plan, decided[at : at + most_rows])
         return
     sparse = _Sparse()
     read: Callable[[range, npt.NDArray[np.int64] | None], list[pa.Array]] | None = None
@@ -449,7 +458,7 @@ def _matching_batches(reader: RowSource, plan: ScanPlan, start: int, end: int) -
             yield _output(reader, plan, plan.filter_projection, columns, offsets)
         elif match.rows is not None or len(offsets) <= num_rows * SPARSE_SHARE:
             sparse.add(offsets, columns)
-            if sparse.num_rows >= plan.batch_size:
+            if sparse.num_rows >= most_rows:
                 yield from sparse.fetch(reader, plan)
         else:
             yield from sparse.fetch(reader, plan)

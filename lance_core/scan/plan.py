@@ -11,7 +11,7 @@ import pyarrow as pa
 from lance_core.common.frozen import frozen, replace
 from lance_core.common.hints import close_names
 from lance_core.errors import InvalidInputError
-from lance_core.format.blobs import BlobView, view_schema
+from lance_core.format.blobs import BlobView, needs_bytes, view_schema
 from lance_core.format.schema import JSON, Schema
 from lance_core.scan.lineage import ROW_CREATED_AT, ROW_UPDATED_AT
 from lance_core.scan.row_starts import RowStarts
@@ -57,6 +57,7 @@ class ScanPlan:
         index_answer: What indices know of the predicate's answer; None if deleted rows are wanted, or nothing is known.
         index_names: Names of the indices that were asked.
         row_starts: What ``_rowoffset`` needs; None if it is not asked for.
+        most_looked_at: Rows of which the predicate is asked together at most, if that is more than a batch.
     """
 
     columns: tuple[str, ...]
@@ -70,11 +71,22 @@ class ScanPlan:
     index_answer: RowAnswer | None = None
     index_names: tuple[str, ...] = ()
     row_starts: RowStarts | None = None
+    most_looked_at: int = 0
 
     @property
     def step(self) -> int:
         """Rows that are looked at together: where all of the result is kept, larger steps are cheaper."""
         return max(self.batch_size, min(4 * self.batch_size, _MAX_KEPT_ROWS)) if self.is_kept else self.batch_size
+
+    def step_in(self, num_rows: int, num_bytes: int) -> int:
+        """Rows of which the predicate is asked together: small batches share what a step costs whatever its rows.
+
+        Args:
+            num_rows: Rows of a fragment.
+            num_bytes: Its stored bytes; 0 if they are not known.
+        """
+        fitting = STREAM_BATCH_BYTES * num_rows // num_bytes if num_bytes else 0
+        return max(self.step, min(fitting, self.most_looked_at))
 
 
 _cached_plans: deque[tuple[Schema, Hashable, ScanPlan]] = deque(maxlen=_MANY_PLANS)
@@ -186,6 +198,7 @@ def _with_filter(plan: ScanPlan, schema: Schema, condition: str | Expression, ba
         filter_projection=needed,
         rest=Schema(rest, plan.projection.metadata),
         batch_size=batch_size or default_batch_size(widest),
+        most_looked_at=0 if needs_bytes(plan.projection) else default_batch_size(widest, STREAM_BATCH_BYTES),
     )
 
 

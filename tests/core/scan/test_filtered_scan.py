@@ -1,5 +1,6 @@
 """Scans with a condition give what a plain scan gives, filtered; and they do no more than they need."""
 
+import os
 from functools import cache
 
 import numpy as np
@@ -13,6 +14,8 @@ from lance_core.encoding.layouts import constant, mini_block
 from lance_core.errors import InvalidInputError
 from lance_core.file.read import plan, reader, strategy
 from lance_core.file.write import writer
+from lance_core.scan import fragments
+from lance_core.scan import plan as scan_plan
 from lance_core.sql.predicate import Predicate
 
 pytestmark = pytest.mark.slow
@@ -200,6 +203,7 @@ def test_what_is_known_of_pages_is_kept_from_batch_to_batch(tmp_path, monkeypatc
     count = 200_000
     table = pa.table({"pick": np.arange(count) % 2, "other": np.arange(count) % 1000, "more": np.arange(count) % 99})
     made = lance_core.write_dataset(table, tmp_path / "t")
+    monkeypatch.setattr(scan_plan, "STREAM_BATCH_BYTES", 0)
     loaded = []
 
     def counted(pages):
@@ -219,6 +223,7 @@ def test_a_filter_whose_result_is_kept_looks_at_four_batches_at_once(tmp_path, m
     made = lance_core.write_dataset(
         pa.table({"pick": np.arange(count) % 4, "other": np.arange(count) % 1000}), tmp_path / "t"
     )
+    monkeypatch.setattr(scan_plan, "STREAM_BATCH_BYTES", 0)
     looks = []
     plan_rows = reader.plan_rows
 
@@ -322,3 +327,46 @@ def test_items_of_a_dictionary_that_no_row_has_are_no_damage():
     dataset = lance_core.write_dataset(rows, "memory://documents-with-null")
     assert dataset.count_rows("json_get_int(doc, 'a') = 7") == 100
     assert dataset.count_rows("json_get_int(doc, 'a') IS NULL") == 400
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """Numbers of rows of which a condition is asked."""
+    sizes, make = [], fragments.as_mask
+
+    def counted(answer):
+        mask = make(answer)
+        sizes.append(len(mask))
+        return mask
+
+    monkeypatch.setattr(fragments, "as_mask", counted)
+    return sizes
+
+
+CONDITION = "a % 3 = 0 AND b < 90"
+
+
+def test_small_batches_are_not_looked_for_one_by_one(tmp_path, asked):
+    rows = pa.table({"a": range(20_000), "b": [k % 100 for k in range(20_000)], "c": range(20_000)})
+    table = lance_core.write_dataset(rows, str(tmp_path / "t"))
+    batches = list(table.to_batches(filter=CONDITION, batch_size=10))
+    assert {batch.num_rows for batch in batches[:-1]} == {10}
+    expected = [k for k in range(20_000) if k % 3 == 0 and k % 100 < 90]
+    assert pa.Table.from_batches(batches)["c"].to_pylist() == expected
+    assert asked == [20_000]
+
+
+def test_a_few_rows_are_looked_for_in_small_steps(tmp_path, asked):
+    rows = pa.table({"a": range(20_000), "b": [k % 100 for k in range(20_000)]})
+    table = lance_core.write_dataset(rows, str(tmp_path / "t"))
+    assert table.to_table(filter=CONDITION, batch_size=10, limit=4)["a"].to_pylist() == [0, 3, 6, 9]
+    assert sum(asked) <= 80
+
+
+def test_large_rows_are_looked_at_in_small_steps(tmp_path, asked):
+    payload = [os.urandom(1 << 16) for _ in range(200)]
+    rows = pa.table({"a": range(200), "b": range(200), "payload": payload})
+    table = lance_core.write_dataset(rows, str(tmp_path / "t"))
+    found = pa.Table.from_batches(table.to_batches(filter=CONDITION, batch_size=8))
+    assert found.equals(rows.take(list(range(0, 90, 3))))
+    assert max(asked) <= 64
