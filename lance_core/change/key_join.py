@@ -115,17 +115,21 @@ class KeyJoin:
         """Codes of the key so far together with the next column: places again, so that they never overflow."""
         if codes is None:
             return right
-        both = self._joined(codes, right, len(self._sets) - 1)
-        keys = both[both >= 0]
+        _, keys = self._joined(codes, right, len(self._sets) - 1)
         self._levels.append(NumberIndex(keys) if len(keys) else None)
         return self._step(codes, right, len(self._levels) - 1)
 
     def _step(self, codes: Positions, right: Positions, number: int) -> Positions:
-        index, both = self._levels[number], self._joined(codes, right, number + 1)
-        return np.full(len(both), -1) if index is None else index.find(both)
+        index, joined = self._levels[number], np.full(len(codes), -1)
+        rows, keys = self._joined(codes, right, number + 1)
+        if index is not None:
+            joined[rows] = index.find(keys)
+        return joined
 
-    def _joined(self, codes: Positions, right: Positions, number: int) -> Positions:
-        return np.where((codes >= 0) & (right >= 0), codes * len(self._sets[number]) + right, -1)
+    def _joined(self, codes: Positions, right: Positions, number: int) -> tuple[Positions, Positions]:
+        """Return the rows that the source may have, and their codes together with those of the next column."""
+        rows = np.flatnonzero((codes >= 0) & (right >= 0))
+        return rows, codes[rows] * len(self._sets[number]) + right[rows]
 
 
 def _comparable(column: pa.ChunkedArray | pa.Array) -> Any:
