@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from dataclasses import field, replace
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,6 +22,7 @@ from lance_core.file.write.field_writer import RowGroups
 from lance_core.format.file.file_version import LEGACY_FILE_VERSION, resolve_version
 from lance_core.format.table.fragment import DataFile
 from lance_core.format.table.paths import DATA_FOLDER
+from lance_core.index.answer import OFFSET_MASK
 from lance_core.scan.columns import is_legacy
 from lance_core.scan.fragment_reader import FragmentReader
 from lance_core.scan.fragment_run import FragmentRun, runs_of
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 
 _LOGGER = logging.getLogger("lance_core.write")
 _WITHOUT_LIMIT = FileLimits(max_rows_per_file=2**62, max_bytes_per_file=2**62)
-_OFFSET_MASK, _FRAGMENT_SHIFT = np.uint64(0xFFFF_FFFF), np.uint64(32)
 
 
 @frozen(kw_only=True)
@@ -87,9 +86,9 @@ class ColumnWriter:
     def write_all(self, fragments: Sequence[Fragment]) -> None:
         """Write the new columns of several fragments, one after another; what is in ``staged`` is left out."""
         left = [fragment for fragment in fragments if fragment.id not in self.staged]
-        number = len(fragments) - len(left)
-        for fragment, batches in self._rows(left):
-            self._write(fragment, batches)
+        number, plan = len(fragments) - len(left), self._plan()
+        for fragment, batches in self._rows(left, plan):
+            self._write(fragment, batches, plan)
             number += 1
             names = ", ".join(self.fields.names)
             _LOGGER.info("columns %s: fragment %d of %d is written", names, number, len(fragments))
@@ -100,16 +99,16 @@ class ColumnWriter:
         Raises:
             InvalidInputError: The transform made something else than was announced.
         """
-        reader = FragmentReader(self._open_files(), fragment)
-        return self._write(fragment, scan_fragment(reader, self._plan))
+        reader, plan = FragmentReader(self._open_files(), fragment), self._plan()
+        return self._write(fragment, scan_fragment(reader, plan), plan)
 
-    def _write(self, fragment: Fragment, batches: Iterable[pa.RecordBatch]) -> DataFile:
+    def _write(self, fragment: Fragment, batches: Iterable[pa.RecordBatch], plan: ScanPlan) -> DataFile:
         store = self.snapshot.store
         with naming(store):
             (made,) = stage_fragments(
                 store,
                 replace(self.fields, metadata=self.snapshot.manifest.schema.metadata),  # says how to compress
-                self._made(fragment, batches),
+                self._made(fragment, batches, plan),
                 limits=replace(_WITHOUT_LIMIT, groups=self._row_groups(fragment)),
                 data_storage_version=self.data_storage_version,
                 new_uuid=self.ids.data_file,
@@ -136,7 +135,6 @@ class ColumnWriter:
             self.files = OpenFiles(self.snapshot.store)
         return self.files
 
-    @property
     def _plan(self) -> ScanPlan:
         return plan_scan(
             self.snapshot.manifest.schema,
@@ -147,9 +145,11 @@ class ColumnWriter:
             with_row_address=True,
         )
 
-    def _rows(self, fragments: Sequence[Fragment]) -> Iterator[tuple[Fragment, Iterable[pa.RecordBatch]]]:
+    def _rows(
+        self, fragments: Sequence[Fragment], plan: ScanPlan
+    ) -> Iterator[tuple[Fragment, Iterable[pa.RecordBatch]]]:
         """Read the rows that are left of each fragment; small neighbours together, unless batches have a size."""
-        plan, files = self._plan, self._open_files()
+        files = self._open_files()
         if self.transform.batch_size is not None:
             yield from ((fragment, scan_fragment(FragmentReader(files, fragment), plan)) for fragment in fragments)
             return
@@ -158,18 +158,21 @@ class ColumnWriter:
                 yield source.fragment, scan_fragment(source, plan)
                 continue
             whole = replace(plan, batch_size=source.physical_rows)
-            parts = {number: part for batch in scan_fragment(source, whole) for number, part in _by_fragment(batch)}
+            parts = {
+                reader.fragment.id: batch.slice(rows.start, rows.stop - rows.start)
+                for batch in scan_fragment(source, whole)
+                for reader, rows in source.by_address(numbers_of(batch.column(ROW_ADDRESS)))
+            }
             for reader in source.readers:
                 part = parts.get(reader.fragment.id)
                 yield reader.fragment, [] if part is None else [part]
 
-    def _made(self, fragment: Fragment, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        plan = self._plan
+    def _made(self, fragment: Fragment, batches: Iterable[pa.RecordBatch], plan: ScanPlan) -> Iterator[pa.RecordBatch]:
         filler = _Filler(fields=self.fields, may_be_null=self.data_storage_version != LEGACY_FILE_VERSION)
         for batch in batches:
             if not batch.num_rows:
                 continue
-            offsets = numbers_of(batch.column(ROW_ADDRESS)) & _OFFSET_MASK
+            offsets = numbers_of(batch.column(ROW_ADDRESS)) & np.uint64(OFFSET_MASK)
             made = self.transform.apply(self._given(batch, plan))
             yield filler.fill(self._checked(made, batch.num_rows), offsets.astype(np.int64))
         rest = filler.fill_to(fragment.physical_rows)
@@ -190,14 +193,6 @@ class ColumnWriter:
         if sorted(made.schema.names) != sorted(names):
             raise InvalidInputError(f"the function returned columns {made.schema.names}, expected {names}")
         return made.select(names)
-
-
-def _by_fragment(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Split rows of several fragments: the id of each, and its rows."""
-    owners = numbers_of(batch.column(ROW_ADDRESS)) >> _FRAGMENT_SHIFT
-    starts = np.flatnonzero(np.append(True, owners[1:] != owners[:-1])) if len(owners) else np.empty(0, np.int64)
-    for start, end in pairwise([*starts.tolist(), len(owners)]):
-        yield int(owners[start]), batch.slice(start, end - start)
 
 
 def _holding(file: DataFile) -> Fragment:

@@ -15,6 +15,7 @@ from lance_core.common.frozen import frozen, mutable
 from lance_core.format.table.deletion import bitmap_from_numpy
 from lance_core.format.table.paths import deletion_file_path
 from lance_core.format.table.row_ids import encode_row_ids, encode_row_versions
+from lance_core.index.answer import OFFSET_MASK
 from lance_core.scan.fragment_run import FragmentRun
 from lance_core.scan.lineage import has_spilled_lineage
 from lance_core.table.locations import objects_at_once
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
     from lance_core.table.new_ids import NewIds
 
     Offsets = npt.NDArray[np.int64]
-
-_ADDRESS_SHIFT, _OFFSET_MASK = np.uint64(32), np.uint64((1 << 32) - 1)
 
 
 @frozen(kw_only=True)
@@ -84,15 +83,10 @@ class MovedRows:
 
     def move_all(self, source: RowSource, addresses: npt.NDArray[np.uint64]) -> None:
         """As `move`, of rows by their ascending addresses in a fragment or in a run of them."""
-        owners = addresses >> _ADDRESS_SHIFT
-        offsets = (addresses & _OFFSET_MASK).astype(np.int64)
-        if not isinstance(source, FragmentRun):
-            self.move(source, offsets)
-            return
-        starts = np.flatnonzero(np.append(True, owners[1:] != owners[:-1]))
-        readers = {reader.fragment.id: reader for reader in source.readers}
-        for owner, part in zip(owners[starts].tolist(), np.split(offsets, starts[1:]), strict=True):
-            self.move(readers[owner], part)
+        offsets = (addresses & np.uint64(OFFSET_MASK)).astype(np.int64)
+        parts = source.by_address(addresses) if isinstance(source, FragmentRun) else [(source, slice(None))]
+        for reader, rows in parts:
+            self.move(reader, offsets[rows])
 
     def delete(self, reader: FragmentReader, offsets: Offsets) -> None:
         """These live rows of a fragment are deleted."""

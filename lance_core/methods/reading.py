@@ -72,7 +72,7 @@ def scanner(  # noqa: PLR0917 positional as in pylance
             partitions of an index are searched; ``refine_factor``: compare the vectors of so many times ``k`` rows that
             an index finds. ``ef``, ``query_parallelism`` and ``approx_mode`` are accepted. Or a `MinHashQuery`, which
             searches near duplicates of a text: ``limit`` rows, or 10.
-        batch_size: Rows read at a time; by default as many as make about 4 MiB, with a filter 32 MiB.
+        batch_size: Rows of a batch at most; by default as many as make about 4 MiB, with a filter 32 MiB.
         batch_size_bytes: Bytes in a batch, roughly.
         batch_readahead: Accepted: it would make no difference to the rows.
         fragment_readahead: Accepted: it would make no difference to the rows.

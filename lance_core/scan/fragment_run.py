@@ -11,6 +11,7 @@ from lance_core.encoding.kernels import starts_of, take_inside
 from lance_core.file.read.field_reader import joined
 from lance_core.file.read.field_shapes import shapes_of
 from lance_core.file.read.strategy import MOST_HELD, MOST_ROWS_OF_A_RUN_PAGE
+from lance_core.index.answer import ADDRESS_SHIFT
 from lance_core.scan.candidates import candidate_ranges, decided_matches
 from lance_core.scan.deletions import Offsets, live_mask
 from lance_core.scan.fragment_reader import LEAVES_HAVE_SHAPES, FragmentReader, Rows
@@ -20,6 +21,7 @@ from lance_core.table.once import once
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    import numpy.typing as npt
     import pyarrow as pa
 
     from lance_core.encoding.repdef import Mask
@@ -41,6 +43,7 @@ run is small, so that the first batch comes early; of files with pages of few ro
 before. With 2^17 rows of 19 columns a scan of files of 2,500 rows takes a tenth less CPU time than with 2^16, and a
 stream a quarter less than with 2^15."""
 
+_NOT_SMALL: tuple[int | None, bool] = (None, False)
 
 RowSource: TypeAlias = "FragmentReader | FragmentRun"
 """What a scan reads rows of."""
@@ -97,6 +100,14 @@ class FragmentRun:
         cuts = offsets.searchsorted(self._starts).tolist()
         for reader, start, (low, high) in zip(self.readers, self._starts.tolist(), pairwise(cuts), strict=False):
             yield reader, start, slice(low, high)
+
+    def by_address(self, addresses: npt.NDArray[np.uint64]) -> Iterator[tuple[FragmentReader, slice]]:
+        """Return for each fragment which of row addresses, in the order of the run, lie in it; if there are any."""
+        owners = addresses >> np.uint64(ADDRESS_SHIFT)
+        starts = np.flatnonzero(np.append(True, owners[1:] != owners[:-1])[: len(owners)])
+        readers = {reader.fragment.id: reader for reader in self.readers}
+        for start, end in pairwise([*starts.tolist(), len(owners)]):
+            yield readers[int(owners[start])], slice(start, end)
 
     def split(self, offsets: Offsets) -> list[tuple[FragmentReader, Offsets]]:
         """Ascending row offsets by fragment, counted from its first row; fragments without any are left out."""
@@ -183,7 +194,7 @@ def _runs(
     num_rows = num_bytes = num_large = 0
     for fragment in fragments:
         reader = FragmentReader(files, fragment)
-        size = _small_size(reader, projections) if can_join else None
+        size, is_large = _small_size(reader, projections) if can_join else _NOT_SMALL
         if size is not None and plan is not None and decided_matches(reader, plan, 0, 1) is not None:
             size = None
         rows = reader.physical_rows
@@ -197,7 +208,7 @@ def _runs(
             yield reader
         elif plan is None or plan.predicate is None or candidate_ranges(reader, plan, 0, rows):
             run.append(reader)
-            num_rows, num_bytes, num_large = num_rows + rows, num_bytes + size, num_large + _is_large(reader)
+            num_rows, num_bytes, num_large = num_rows + rows, num_bytes + size, num_large + is_large
     if run:
         yield _source(files, run)
 
@@ -206,30 +217,33 @@ def _source(files: OpenFiles, run: list[FragmentReader]) -> RowSource:
     return run[0] if len(run) == 1 else FragmentRun(files, run)
 
 
-def _is_large(reader: FragmentReader) -> bool:
-    return not all(is_small(file.file_size_bytes) for file in reader.fragment.files)
+def _small_size(reader: FragmentReader, projections: Sequence[Schema]) -> tuple[int | None, bool]:
+    """Return bytes of the projections, about, and whether they are parts of larger files.
 
-
-def _small_size(reader: FragmentReader, projections: Sequence[Schema]) -> int | None:
-    """Return bytes of the projections, about; None unless each is in one file, and they are few."""
+    The bytes are None unless each projection is in one file, and they are few.
+    """
     rows = reader.physical_rows
     if not 0 < rows <= _SMALL_FILE_ROWS:
-        return None
+        return _NOT_SMALL
     parts: list[FilePart] = []
     for projection in projections:
         part = reader.only_part(projection)
         if part is None or (part.file.file_major_version, part.file.file_minor_version) < LEAVES_HAVE_SHAPES:
-            return None
+            return _NOT_SMALL
         parts.append(part)
     files = {part.file.path: part.file for part in parts}
     size = sum([file.file_size_bytes for file in files.values()])
+    is_large = not is_small(size)
     if size > _SMALL_FILE_BYTES:
         size = sum([_stored_bytes(part, rows) for part in parts])
-    return size if 0 < size <= _SMALL_FILE_BYTES else None
+    return (size, is_large) if 0 < size <= _SMALL_FILE_BYTES else _NOT_SMALL
 
 
 def _stored_bytes(part: FilePart, num_rows: int) -> int:
-    """Guess the bytes of a part of a file, which are no more than those of values of one width."""
+    """Guess the stored bytes of some columns of a file.
+
+    Values of one width take no more than that; of others the columns are taken for as large as those beside them.
+    """
     file, shapes = part.file, shapes_of(part.schema.fields)
     leaves = [leaf for shape in shapes for leaf in shape.leaves]
     least = int(sum([leaf.least_width for leaf in leaves]) * num_rows)

@@ -441,7 +441,7 @@ def _scan_filtered(reader: RowSource, plan: ScanPlan, start: int, end: int) -> I
 
 def _matching_batches(reader: RowSource, plan: ScanPlan, start: int, end: int) -> Iterator[pa.RecordBatch]:
     """Matching rows; batches may be larger than the plan's."""
-    decided, most_rows = _decided(reader, plan, start, end), max(plan.batch_size, _step(reader, plan))
+    decided, most_rows = _decided(reader, plan, start, end), _step(reader, plan)
     if isinstance(reader, FragmentReader) and decided is not None and len(decided) <= (end - start) * SPARSE_SHARE:
         for at in range(0, len(decided), most_rows):
             yield take_offsets(reader, plan, decided[at : at + most_rows])

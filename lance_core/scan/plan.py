@@ -37,6 +37,8 @@ STREAM_BATCH_BYTES = 4 << 20
 """Of batches that nobody filters: what streams hold is some batches, as read, as made and as handed out."""
 _MAX_BATCH_ROWS, _MAX_KEPT_ROWS = 1 << 18, 1 << 19
 _MIN_BATCH_ROWS = 1 << 10
+_MOST_BATCHES_LOOKED_AT = 32
+"""Batches of which a condition is asked together: who asks for few rows may know that they are large in memory."""
 _VARIABLE_BYTES = 64
 _MANY_PLANS = 8
 
@@ -86,7 +88,7 @@ class ScanPlan:
             num_bytes: Its stored bytes; 0 if they are not known.
         """
         fitting = STREAM_BATCH_BYTES * num_rows // num_bytes if num_bytes else 0
-        return max(self.step, min(fitting, self.most_looked_at))
+        return max(self.step, min(fitting, self.most_looked_at, _MOST_BATCHES_LOOKED_AT * self.batch_size))
 
 
 _cached_plans: deque[tuple[Schema, Hashable, ScanPlan]] = deque(maxlen=_MANY_PLANS)

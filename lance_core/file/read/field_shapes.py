@@ -129,12 +129,13 @@ def _leaf(path: LeafPath) -> LeafShape:
     is_packed = pa.types.is_nested(kind) and not pa.types.is_fixed_size_list(kind)
     is_simple = not is_dictionary and not is_packed and path.items_per_row == 1
     growth = LEVELS_SHARE if any(is_list_field(field) for field in path.fields) else 1
-    return LeafShape(path, kind, is_dictionary, is_plain, is_simple, path.leaf.is_packed, _least_width(kind), growth)
+    return LeafShape(path, kind, is_dictionary, is_plain, is_simple, path.leaf.is_packed, least_width(kind), growth)
 
 
-def _least_width(kind: pa.DataType) -> float:
+def least_width(kind: pa.DataType) -> float:
+    """Return the bytes that a value has at least when it is decoded; guessed if that depends on the value."""
     if pa.types.is_fixed_size_list(kind):
-        return kind.list_size * _least_width(kind.value_type)
+        return kind.list_size * least_width(kind.value_type)
     try:
         return kind.bit_width / 8
     except ValueError:  # no fixed width

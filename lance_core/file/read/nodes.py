@@ -17,7 +17,8 @@ from lance_core.encoding.leaves import pick_packed
 from lance_core.encoding.plans import together, touching
 from lance_core.encoding.v2_0.nesting import LIST_TYPES, list_array, struct_array
 from lance_core.errors import CorruptDataError, UnsupportedError
-from lance_core.file.read.strategy import GUESSED_STRING_BYTES, KEPT_WINDOW_BYTES, is_picked_from_range
+from lance_core.file.read.field_shapes import least_width
+from lance_core.file.read.strategy import KEPT_WINDOW_BYTES, is_picked_from_range
 from lance_core.format.blobs import is_described
 from lance_core.format.schema import BLOB_KEY, JSON
 
@@ -128,11 +129,7 @@ class _Leaf:
 
     @property
     def widths(self) -> list[float]:
-        try:
-            least = self.kind.bit_width / 8
-        except ValueError:  # no fixed width
-            least = GUESSED_STRING_BYTES
-        return [max(least, self.pages.num_bytes / max(1, self.num_rows))]
+        return [max(least_width(self.kind), self.pages.num_bytes / max(1, self.num_rows))]
 
     def plan(self, rows: Rows) -> Plan:
         if not len(rows):

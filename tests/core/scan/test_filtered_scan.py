@@ -349,11 +349,13 @@ CONDITION = "a % 3 = 0 AND b < 90"
 def test_small_batches_are_not_looked_for_one_by_one(tmp_path, asked):
     rows = pa.table({"a": range(20_000), "b": [k % 100 for k in range(20_000)], "c": range(20_000)})
     table = lance_core.write_dataset(rows, str(tmp_path / "t"))
-    batches = list(table.to_batches(filter=CONDITION, batch_size=10))
-    assert {batch.num_rows for batch in batches[:-1]} == {10}
     expected = [k for k in range(20_000) if k % 3 == 0 and k % 100 < 90]
-    assert pa.Table.from_batches(batches)["c"].to_pylist() == expected
-    assert asked == [20_000]
+    for batch_size, looks in ((1000, [20_000]), (200, [6400, 6400, 6400, 800])):
+        batches = list(table.to_batches(filter=CONDITION, batch_size=batch_size))
+        assert max(batch.num_rows for batch in batches) == batch_size
+        assert pa.Table.from_batches(batches)["c"].to_pylist() == expected
+        assert asked == looks
+        asked.clear()
 
 
 def test_a_few_rows_are_looked_for_in_small_steps(tmp_path, asked):
