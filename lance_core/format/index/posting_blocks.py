@@ -252,7 +252,7 @@ def _unpacked(data: UInt8s, at: Int64s, bits: Int64s) -> Iterator[tuple[Int64s, 
 
 def _windows(array: npt.NDArray[_T], length: int) -> npt.NDArray[_T]:
     """Return a view, shape (places, length), of the items at each place: rows of it are copied as a whole."""
-    return as_strided(array, (len(array) - length + 1, length), array.strides * 2)
+    return as_strided(array, (max(len(array) - length + 1, 0), length), array.strides * 2)
 
 
 def decode_positions(data: UInt8s, starts: Int64s, frequencies: UInt32s, counts: Int64s, *, path: str) -> Int64s:
@@ -278,33 +278,44 @@ def decode_positions(data: UInt8s, starts: Int64s, frequencies: UInt32s, counts:
     sizes = running_sums[ends] - running_sums[ends - counts]  # positions of each block
     deltas = np.empty(int(sizes.sum()), np.int64)
     targets = np.cumsum(sizes) - sizes
-    is_short = sizes < BLOCK
-    lengths = starts[1:] - starts[:-1]
-    short = varints(_spans(data, starts[:-1][is_short], lengths[is_short]), path=path)
-    if len(short) != sizes[is_short].sum():
+    behind = _decode_groups(data, starts, sizes, (_windows(deltas, BLOCK), targets), path=path)
+    rest = sizes % BLOCK
+    lengths = starts[1:] - behind
+    tails = _spans(data, behind, lengths)
+    short = varints(tails, path=path)
+    ends = np.cumsum(lengths)
+    if (np.diff(np.append(0, np.cumsum(tails < 128))[np.append(0, ends)]) != rest).any():
         raise CorruptDataError("the positions of a word have another length than its frequencies", path=path)
-    firsts = np.cumsum(sizes[is_short]) - sizes[is_short]
-    deltas[np.repeat(targets[is_short] - firsts, sizes[is_short]) + np.arange(len(short))] = short
-    for block in np.flatnonzero(~is_short).tolist():
-        numbers = _block_positions(data[starts[block] : starts[block + 1]], int(sizes[block]), path=path)
-        deltas[targets[block] : targets[block] + sizes[block]] = numbers
+    firsts = np.cumsum(rest) - rest
+    deltas[np.repeat(targets + sizes - rest - firsts, rest) + np.arange(len(short))] = short
     totals = np.concatenate([[0], np.cumsum(deltas)])
     before = totals[running_sums[:-1]]
     return totals[1:] - np.repeat(before, frequencies)
 
 
-def _block_positions(data: UInt8s, count: int, *, path: str) -> UInt32s:
-    parts: list[UInt32s] = []
-    at, ends = 0, np.array([len(data)], np.int64)
-    for _ in range(count // BLOCK):
-        bits, behind = _group_bounds(data, np.array([at], np.int64), ends, path=path)
-        ((_, numbers),) = _unpacked(data, np.array([at], np.int64), bits)
-        parts.append(numbers.reshape(-1))
-        at = int(behind[0])
-    rest = varints(data[at:], path=path)
-    if len(rest) != count % BLOCK:
-        raise CorruptDataError("the positions of a word have another length than its frequencies", path=path)
-    return np.concatenate([*parts, rest])
+def _decode_groups(data: UInt8s, starts: Int64s, sizes: Int64s, target: tuple[Int64s, Int64s], *, path: str) -> Int64s:
+    """Decode the packed groups of blocks of positions into an array: the first of all blocks, then the second, ...
+
+    Args:
+        data: The blocks.
+        starts: Shape (blocks + 1,), where each begins, and the end.
+        sizes: Shape (blocks,), positions of each.
+        target: `_windows` of the array, and the place there of each block.
+        path: The file, for errors.
+
+    Returns:
+        Where the groups of each block end.
+    """
+    numbers_at, targets = target
+    behind, groups = starts[:-1].copy(), sizes // BLOCK
+    for group in range(int(groups.max(initial=0))):
+        blocks = np.flatnonzero(groups > group)
+        at = behind[blocks]
+        bits, behind[blocks] = _group_bounds(data, at, starts[blocks + 1], path=path)
+        slots = targets[blocks] + group * BLOCK
+        for chosen, numbers in _unpacked(data, at, bits):
+            numbers_at[slots[chosen]] = numbers.T
+    return behind
 
 
 # ------------------------------------------------------------------------------------------------------------- writing

@@ -18,10 +18,10 @@ from lance_core.common.last_made import KeepsLast
 from lance_core.errors import InvalidInputError
 from lance_core.format.index.inverted_index import METADATA_FILE, TYPE_URL, VERSION, decode_index_metadata, text_options
 from lance_core.format.schema import JSON
-from lance_core.index.cache import BoundedCache
+from lance_core.index.cache import CACHE_BYTES, BoundedCache
 from lance_core.index.external_sort import MEMORY_OPTION
 from lance_core.index.text.analyzer import is_text
-from lance_core.index.text.inverted_partition import Partition
+from lance_core.index.text.inverted_partition import Partition, PostingsCache
 from lance_core.index.text.json_analyzer import make_analyzer
 
 if TYPE_CHECKING:
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from lance_core.index.files import SegmentFiles
     from lance_core.index.protocol import FragmentColumn, Relocation, Segment, SegmentContent, SegmentTarget
     from lance_core.index.text.analyzer import Analyzer
-    from lance_core.index.text.score import WordPostings
     from lance_core.sql.pruning import Question
 
 Int64s: TypeAlias = npt.NDArray[np.int64]
@@ -67,7 +66,7 @@ class InvertedSegment(KeepsLast):
     def partitions(self) -> list[Partition]:
         """Its partitions."""
         layout = self.layout
-        cached: BoundedCache[tuple[int, str], WordPostings] = BoundedCache()
+        cached = PostingsCache(postings=BoundedCache(), positions=BoundedCache(CACHE_BYTES // 4))
         return [
             Partition(self._files, number, cached, has_transducer=layout.has_transducer) for number in layout.partitions
         ]

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from lance_core.common.frozen import frozen
 from lance_core.common.limits import check_limit
+from lance_core.encoding.kernels import distinct
 from lance_core.errors import CorruptDataError
 from lance_core.format.index.inverted_index import DOCS_SCHEMA, POSITIONS_SCHEMA, TOKENS_SCHEMA, file_names
 from lance_core.format.index.posting_blocks import BLOCK, decode_positions, decode_postings
@@ -52,13 +53,26 @@ class Postings:
     frequencies: UInt32s
 
 
+@frozen(kw_only=True)
+class PostingsCache:
+    """Postings and positions that searches of a segment used last.
+
+    Attributes:
+        postings: Those of words, by partition and word.
+        positions: Encoded positions of words, and where their blocks begin, by partition and number of the word.
+    """
+
+    postings: BoundedCache[tuple[int, str], WordPostings]
+    positions: BoundedCache[tuple[int, int], tuple[npt.NDArray[np.uint8], Int64s]]
+
+
 class Partition:
     """One partition, opened; its files are read when they are needed.
 
     Args:
         files: Files of the segment.
         number: Number of the partition.
-        cached: Postings of the segment's words that were used last, by partition and word.
+        cached: That of the segment.
         has_transducer: Words are a transducer; else they are columns.
     """
 
@@ -66,7 +80,7 @@ class Partition:
         self,
         files: SegmentFiles,
         number: int,
-        cached: BoundedCache[tuple[int, str], WordPostings],
+        cached: PostingsCache,
         *,
         has_transducer: bool,
     ) -> None:
@@ -158,7 +172,7 @@ class Partition:
             CorruptDataError: They are damaged.
         """
         distinct = list(dict.fromkeys(terms))
-        result = {word: self._cached.get((self._number, word)) for word in distinct}
+        result = {word: self._cached.postings.get((self._number, word)) for word in distinct}
         missing = [word for word in distinct if result[word] is None]
         numbered = [(word, number) for word in missing if (number := self.tokens.get(word)) is not None]
         if numbered:
@@ -174,7 +188,7 @@ class Partition:
             # A part of an array would keep the whole in memory.
             documents, frequencies = every.documents[start:end].copy(), every.frequencies[start:end].copy()
             result[word] = WordPostings(documents, frequencies, partial(self.positions, number, frequencies))
-            self._cached.put((self._number, word), result[word], result[word].num_bytes)
+            self._cached.postings.put((self._number, word), result[word], result[word].num_bytes)
         return result
 
     def positions(self, number: int, frequencies: UInt32s, chosen: Int64s) -> tuple[Int64s, Int64s]:
@@ -192,27 +206,38 @@ class Partition:
             CorruptDataError: They are damaged.
         """
         data, starts = self._position_blocks(number)
-        blocks = np.unique(chosen // BLOCK)
-        slots = (blocks[:, None] * BLOCK + np.arange(BLOCK)).reshape(-1)
-        slots = slots[slots < len(frequencies)]
+        if len(chosen) and len(starts) <= chosen[-1] // BLOCK + 1:
+            path = self._files.path(self._postings_file)
+            raise CorruptDataError("a full-text index has positions of other documents", path=path)
+        blocks = distinct(chosen // BLOCK)
         pieces = [data[starts[block] : starts[block + 1]] for block in blocks.tolist()]
         bounds = np.concatenate([[0], np.cumsum([len(piece) for piece in pieces])]).astype(np.int64)
+        slots = (blocks[:, None] * BLOCK + np.arange(BLOCK)).reshape(-1)
+        slots = slots[slots < len(frequencies)]
         counts = np.minimum(len(frequencies) - blocks * BLOCK, BLOCK)
+        owners = np.full(len(slots), -1, np.int64)
+        owners[np.searchsorted(slots, chosen)] = np.arange(len(chosen))
         frequencies = frequencies[slots]
         joined = np.concatenate(pieces) if pieces else np.empty(0, np.uint8)
         result = decode_positions(joined, bounds, frequencies, counts, path=self._files.path(self._postings_file))
-        owners = np.repeat(slots, frequencies)
-        at = np.minimum(np.searchsorted(chosen, owners), max(len(chosen) - 1, 0))
-        wanted = chosen[at] == owners if len(chosen) else np.zeros(0, np.bool_)
-        return at[wanted], result[wanted]
+        owners = np.repeat(owners, frequencies)
+        wanted = owners >= 0
+        return owners[wanted], result[wanted]
 
     def _position_blocks(self, number: int) -> tuple[npt.NDArray[np.uint8], Int64s]:
+        cached = self._cached.positions.get((self._number, number))
+        if cached is None:
+            cached = self._read_position_blocks(number)
+            self._cached.positions.put((self._number, number), cached, sum(array.nbytes for array in cached))
+        return cached
+
+    def _read_position_blocks(self, number: int) -> tuple[npt.NDArray[np.uint8], Int64s]:
         columns = POSITIONS_SCHEMA.names[-2:]
         if any(name not in self._reader.schema.names for name in columns):
             raise CorruptDataError("a full-text index has no positions", path=self._files.path(self._postings_file))
         data, offsets = self._take(columns, [number])
-        content = np.frombuffer(data[0].as_py(), np.uint8)
-        starts = np.array(offsets[0].as_py(), np.int64)
+        content = np.frombuffer(data[0].as_buffer(), np.uint8)
+        starts = offsets[0].values.to_numpy(zero_copy_only=False).astype(np.int64)
         return content, np.append(starts, len(content))
 
     def all_postings(self, *, with_position: bool) -> Iterator[tuple[Int64s, Postings, Int64s | None]]:

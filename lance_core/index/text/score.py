@@ -21,9 +21,11 @@ Bools: TypeAlias = npt.NDArray[np.bool_]
 
 K1, B = 1.2, 0.75
 _DENSE_FACTOR = 64
-"""With so many documents for each posting, scores are not added up in an array of all documents."""
+"""With so many documents for each posting, there are no arrays of all documents."""
 _FLAG_FACTOR = 16
 """With so many postings of a word for each document that is looked for, documents are found by binary searches."""
+_FIRST_LOOK, _LOOK_FACTOR = 256, 2
+"""Documents at least of which positions are read first, and how many times more each time."""
 _DOCUMENT_SHIFT = 33
 _POSITION_BASE = 1 << 32
 _NO_DOCUMENTS = np.empty(0, np.int64), np.empty(0, np.float32)
@@ -157,9 +159,11 @@ def scored(
     tokens = [word for group in groups for word in group]
     if wanted.needs_all and len(tokens) > 1:
         documents = _with_all([[postings[word].documents for word in group] for group in groups], len(norms))
-        if wanted.slop is not None:
-            documents = documents[_is_phrase(wanted, groups, postings, documents)]
-        return documents, _scores_of(documents, tokens, postings, norms, weights)
+        scores = _scores_of(documents, tokens, postings, norms, weights)
+        if wanted.slop is None:
+            return documents, scores
+        slots = _best_first(scores, count, lambda slots: _is_phrase(wanted, groups, postings, documents[slots]))
+        return documents[slots], scores[slots]
     lists = [postings[word].documents for word in tokens]
     if len(lists) == 1:
         return lists[0], np.float32(weights[tokens[0]]) * postings[tokens[0]].impacts(norms)
@@ -194,21 +198,27 @@ def _scores_of(
     totals = np.zeros(len(documents), np.float32)
     for word in tokens:
         others = postings[word].documents
-        if len(others) < len(documents):
-            there, here = _common(others, documents)
-        else:
-            here, there = _common(documents, others)
+        here, there = _common(documents, others, len(norms))
         totals[here] += np.float32(weights[word]) * postings[word].impacts(norms)[there]
     return totals
 
 
-def _common(left: Int64s, right: Int64s) -> tuple[Int64s, Int64s]:
-    """Return the places of common documents in both of two ascending lists; quick if the left one is short."""
-    if not len(right):
-        return right, right
-    at = np.minimum(np.searchsorted(right, left), len(right) - 1)
-    slots = np.flatnonzero(right[at] == left)
-    return slots, at[slots]
+def _common(left: Int64s, right: Int64s, num_documents: int) -> tuple[Int64s, Int64s]:
+    """Return the places of common documents in both of two ascending lists."""
+    short, long = (left, right) if len(left) <= len(right) else (right, left)
+    if len(long) < _FLAG_FACTOR * len(short) and num_documents < _DENSE_FACTOR * len(long):
+        return np.flatnonzero(_flags(right, num_documents)[left]), np.flatnonzero(_flags(left, num_documents)[right])
+    if not len(short):
+        return short, short
+    at = np.minimum(np.searchsorted(long, short), len(long) - 1)
+    slots = np.flatnonzero(long[at] == short)
+    return (slots, at[slots]) if short is left else (at[slots], slots)
+
+
+def _flags(documents: Int64s, num_documents: int) -> Bools:
+    flags = np.zeros(num_documents, np.bool_)
+    flags[documents] = True
+    return flags
 
 
 def _with_all(groups: list[list[Int64s]], num_documents: int) -> Int64s:
@@ -223,15 +233,29 @@ def _with_all(groups: list[list[Int64s]], num_documents: int) -> Int64s:
 
 def _is_in_any(documents: Int64s, lists: Sequence[Int64s], num_documents: int) -> Bools:
     """Return for each of some documents whether it is in one of several lists."""
-    if sum(map(len, lists)) < _FLAG_FACTOR * len(documents):
-        flags = np.zeros(num_documents, np.bool_)
-        for others in lists:
-            flags[others] = True
-        return flags[documents]
     result = np.zeros(len(documents), np.bool_)
     for others in lists:
-        result[_common(documents, others)[0]] = True
+        result[_common(documents, others, num_documents)[0]] = True
     return result
+
+
+def _best_first(scores: Float32s, count: int | None, is_match: Callable[[Int64s], Bools]) -> Int64s:
+    """Return which of some documents match, ascending; with ``count`` those of large scores are looked at first.
+
+    Positions are most of what a phrase costs, and words that many documents have are in most blocks of them.
+    """
+    rest, matches = np.arange(len(scores)), np.empty(0, np.int64)
+    size = len(rest) if count is None else max(_FIRST_LOOK, _LOOK_FACTOR * count)
+    while len(rest):
+        left = max(len(rest) - size, 0)
+        order = np.argpartition(scores[rest], left)
+        slots, rest = np.sort(rest[order[left:]]), rest[order[:left]]
+        matches = np.append(matches, slots[is_match(slots)])
+        if count is not None and len(matches) >= count > 0:
+            reached = np.partition(scores[matches], len(matches) - count)[len(matches) - count]
+            rest = rest[scores[rest] >= reached]
+        size *= _LOOK_FACTOR
+    return np.sort(matches)
 
 
 def _is_phrase(

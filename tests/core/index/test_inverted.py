@@ -85,7 +85,7 @@ def test_postings_and_positions_come_back(lengths, seed):
     assert (found[1] == frequencies).all()
     sizes = np.array([min(128, count - first) for count in lengths for first in range(0, count, 128)], np.int64)
     rng = np.random.default_rng(seed)
-    frequencies[0] = 300  # more than fit in one group
+    frequencies[: seed % 3] = 300  # more than fit in one group
     positions = np.concatenate([np.cumsum(rng.integers(1, 99, count)) for count in frequencies.tolist()])
     blocks = encode_positions(positions, frequencies, sizes)
     assert (decode_positions(*joined(blocks), frequencies, sizes, path="x") == positions).all()
@@ -149,7 +149,7 @@ def test_a_limit_takes_the_first_rows_of_all_whatever_is_deleted_or_left_out(tmp
     rng = np.random.default_rng(0)
     texts = [" ".join(f"w{number}" for number in rng.zipf(1.5, 8) % 50) for _ in range(3000)]
     table = lance_core.write_dataset(pa.table({"id": range(3000), "t": texts}), tmp_path / "t")
-    table.create_scalar_index("t", "INVERTED")
+    table.create_scalar_index("t", "INVERTED", with_position=True)
 
     def check(query, **options):
         every = table.to_table(columns=["id", "_score"], full_text_query=query, **options)
@@ -160,7 +160,10 @@ def test_a_limit_takes_the_first_rows_of_all_whatever_is_deleted_or_left_out(tmp
             )
         return every["id"].to_pylist()
 
-    queries = ["w1 w2 w3", "w7", "w30 w41 w2", MatchQuery("w1 w2", "t", operator=FullTextOperator.AND)]
+    queries = [
+        *("w1 w2 w3", "w7", "w30 w41 w2", MatchQuery("w1 w2", "t", operator=FullTextOperator.AND)),
+        *(PhraseQuery("w1 w2", "t"), PhraseQuery("w2 w1", "t", slop=2)),
+    ]
     best = [check(query) for query in queries]
     table.delete(f"id IN {tuple({row for rows in best for row in rows[:100]})}")
     for query, before in zip(queries, best, strict=True):
@@ -168,6 +171,45 @@ def test_a_limit_takes_the_first_rows_of_all_whatever_is_deleted_or_left_out(tmp
         assert after
         assert not set(after) & set(before[:100])
         check(query, filter="id % 7 = 0", prefilter=True)
+
+
+def test_positions_are_decoded_of_documents_that_may_be_among_the_first(tmp_path, monkeypatch):
+    texts = ["a b " + "c " * (number % 1000) for number in range(20_000)]
+    table = lance_core.write_dataset(pa.table({"t": texts}), tmp_path / "t")
+    table.create_scalar_index("t", "INVERTED", with_position=True, remove_stop_words=False)
+    decode, decoded = inverted_partition.decode_positions, []
+    monkeypatch.setattr(
+        inverted_partition,
+        "decode_positions",
+        lambda *given, **path: decoded.append(given[3]) or decode(*given, **path),
+    )
+    for limit, most in ((5, 100 * 128), (None, 20_000)):
+        found = table.to_table(columns=[], full_text_query=PhraseQuery("a b", "t"), limit=limit)
+        assert found.num_rows == (limit or 20_000)
+        assert [sum(blocks) <= most for blocks in decoded] == [True, True]  # once for each word
+        decoded.clear()
+
+
+def test_damaged_positions_are_errors_and_never_of_other_documents():
+    frequencies = np.random.default_rng(0).integers(1, 5, 300).astype(np.uint32)
+    positions = np.concatenate([np.arange(count) * 7 for count in frequencies.tolist()])
+    counts = np.array([128, 128, 44])
+    data, ends = joined(encode_positions(positions, frequencies, counts))
+    rng = np.random.default_rng(0)
+    outcomes = set()
+    for _ in range(60):
+        damaged = data.copy()
+        damaged[rng.integers(len(data))] ^= 1 << rng.integers(8)
+        try:
+            found = decode_positions(damaged, ends, frequencies, counts, path="x")
+        except CorruptDataError:
+            outcomes.add("error")
+        else:
+            outcomes.add("read")
+            assert len(found) == len(positions)
+    assert outcomes == {"error", "read"}
+    with pytest.raises(CorruptDataError, match="another length"):
+        decode_positions(data, ends, frequencies[::-1].copy(), counts, path="x")
 
 
 def test_the_first_searches_read_only_the_rows_that_they_return(tmp_path, monkeypatch):
