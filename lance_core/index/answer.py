@@ -15,6 +15,7 @@ The rules of three-valued logic hold for each row, so that answers of different 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial, reduce
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -38,6 +39,9 @@ OFFSET_MASK = (1 << ADDRESS_SHIFT) - 1
 """The parts of a row address: the fragment is above the shift, the offset of the row below it."""
 
 _FRAGMENT_ROWS = 1 << ADDRESS_SHIFT
+_INSIDE, _BEHIND = 1, 2
+"""Rows that an index covers, and addresses of such fragments behind their last row."""
+
 _NO_ROWS = np.empty(0, np.int64)
 
 
@@ -121,6 +125,10 @@ class FragmentAnswer:
         """True if each row is known to match or not to match."""
         return self.is_exact and bool(((self.codes == TRUE) | (self.codes & TRUE == 0)).all())
 
+    def may_match_at(self, offsets: Int64s) -> npt.NDArray[np.bool_]:
+        """Return for some rows whether they may match."""
+        return self.may_match[np.searchsorted(self.bounds, offsets, side="right") - 1]
+
     def candidates(self) -> Int64s:
         """Return the offsets of the rows that may match, ascending."""
         chosen = self.may_match
@@ -131,10 +139,14 @@ class FragmentAnswer:
 
 def certain(value: bool | None) -> RowAnswer:
     """Return the same answer for all rows; None is null."""
-    return RowAnswer(bounds=_NO_ROWS, codes=np.array([ternary.code_of(value)], np.uint8))
+    return _everywhere(ternary.code_of(value))
 
 
-UNKNOWN_ANSWER = RowAnswer(bounds=_NO_ROWS, codes=np.array([ANY], np.uint8))
+def _everywhere(code: int) -> RowAnswer:
+    return RowAnswer(bounds=_NO_ROWS, codes=np.array([code], np.uint8))
+
+
+UNKNOWN_ANSWER = _everywhere(ANY)
 
 
 def of_ranges(starts: Int64s, ends: Int64s, codes: Codes, *, elsewhere: int, is_exact: bool = True) -> RowAnswer:
@@ -152,10 +164,14 @@ def of_ranges(starts: Int64s, ends: Int64s, codes: Codes, *, elsewhere: int, is_
     """
     if (starts >= ends).any() or (ends[:-1] > starts[1:]).any():
         raise InvalidInputError("an answer has ranges that are empty, overlap or are out of order")
-    bounds = distinct(np.concatenate([starts, ends]))
-    all_codes = np.full(len(bounds) + 1, elsewhere, np.uint8)
-    all_codes[np.searchsorted(bounds, starts) + 1] = codes
-    return RowAnswer(bounds=bounds, codes=all_codes, is_exact=is_exact)
+    # Starts and ends taken in turns are ascending; where a range begins at the end of another, its code counts.
+    bounds, behind = np.empty(2 * len(starts), np.int64), np.full(2 * len(starts), elsewhere, np.uint8)
+    bounds[::2], bounds[1::2], behind[::2] = starts, ends, codes
+    is_last = np.ones(len(bounds), np.bool_)
+    np.not_equal(bounds[1:], bounds[:-1], out=is_last[:-1])
+    if not is_last.all():
+        bounds, behind = bounds[is_last], behind[is_last]
+    return RowAnswer(bounds=bounds, codes=np.append(np.uint8(elsewhere), behind), is_exact=is_exact)
 
 
 def of_rows(
@@ -172,19 +188,22 @@ def of_rows(
     Returns:
         The answer; a row that is given twice may have either answer.
     """
-    parts = ((true, TRUE), (null, NULL), (undecided, ANY))
-    rows = np.concatenate([part for part, _ in parts])
-    codes = np.repeat(np.array([code for _, code in parts], np.uint8), [len(part) for part, _ in parts])
-    order = np.argsort(rows, kind="stable")
-    rows, codes = rows[order], codes[order]
-    if (rows[1:] == rows[:-1]).any():
-        rows, first = np.unique(rows, return_index=True)
-        codes = np.bitwise_or.reduceat(codes, first)
+    parts = [(rows, code) for rows, code in ((true, TRUE), (null, NULL), (undecided, ANY)) if len(rows)]
+    if len(parts) < 2:
+        return _of_runs(*parts[0], elsewhere) if parts else _everywhere(elsewhere)
+    # No answer has the code 0: it marks rows that are in no part.
+    joined = reduce(partial(_combined, np.bitwise_or), [_of_runs(*part, 0) for part in parts])
+    return replace(joined, codes=np.where(joined.codes == 0, np.uint8(elsewhere), joined.codes))
+
+
+def _of_runs(rows: Int64s, code: int, elsewhere: int) -> RowAnswer:
+    """Make an answer of rows, in any order and at least one, that have the same code."""
+    rows = rows if (rows[1:] > rows[:-1]).all() else distinct(rows)
     is_start = np.ones(len(rows), np.bool_)
-    is_start[1:] = (rows[1:] != rows[:-1] + 1) | (codes[1:] != codes[:-1])
+    np.not_equal(rows[1:], rows[:-1] + 1, out=is_start[1:])
     starts = np.flatnonzero(is_start)
-    lasts = np.append(starts[1:], len(rows))[: len(starts)] - 1
-    return of_ranges(rows[starts], rows[lasts] + 1, codes[starts], elsewhere=elsewhere)
+    lasts = np.append(starts[1:], len(rows)) - 1
+    return of_ranges(rows[starts], rows[lasts] + 1, np.full(len(starts), code, np.uint8), elsewhere=elsewhere)
 
 
 def not_(answer: RowAnswer) -> RowAnswer:
@@ -227,26 +246,37 @@ def within(answer: RowAnswer, fragment_ids: Int64s, num_rows: Int64s, *, path: s
     if not len(fragment_ids):
         return UNKNOWN_ANSWER
     starts = fragment_ids << ADDRESS_SHIFT
-    ends = starts + num_rows
-    bounds = distinct(np.concatenate([answer.bounds, starts, ends]))
-    codes = answer.at(bounds)
-    nearest = np.searchsorted(starts, bounds, side="right") - 1
-    is_covered = (nearest >= 0) & (bounds < (starts + _FRAGMENT_ROWS)[nearest])
-    is_inside = is_covered & (bounds < ends[nearest])
-    stray = np.flatnonzero(is_covered & ~is_inside & (codes != answer.codes[-1]))
+    edges = np.stack([starts, starts + num_rows, starts + (_FRAGMENT_ROWS - 1)], axis=1)
+    lows, highs = edges[:, :2].ravel(), edges[:, 1:].ravel()
+    has_rows = lows < highs
+    kinds = np.tile(np.array([_INSIDE, _BEHIND], np.uint8), len(starts))
+    covered = of_ranges(lows[has_rows], highs[has_rows], kinds[has_rows], elsewhere=0)
+    bounds, codes, coverage = _aligned(answer, covered)
+    stray = np.flatnonzero((coverage == _BEHIND) & (codes != answer.codes[-1]))
     if len(stray):
-        fragment_id = int(bounds[stray[0]]) >> ADDRESS_SHIFT
+        fragment_id = int(bounds[stray[0] - 1]) >> ADDRESS_SHIFT
         raise CorruptDataError(f"an index has rows behind the last one of fragment {fragment_id}", path=path)
-    codes[~is_inside] = ANY
-    return replace(answer, bounds=bounds, codes=np.concatenate([np.array([ANY], np.uint8), codes]))
+    return replace(answer, bounds=bounds, codes=np.where(coverage == _INSIDE, codes, np.uint8(ANY)))
 
 
 def _combined(rule: Callable[[Codes, Codes], Codes], left: RowAnswer, right: RowAnswer) -> RowAnswer:
-    is_exact = left.is_exact and right.is_exact
+    bounds, left_codes, right_codes = _aligned(left, right)
+    return RowAnswer(bounds=bounds, codes=rule(left_codes, right_codes), is_exact=left.is_exact and right.is_exact)
+
+
+def _aligned(left: RowAnswer, right: RowAnswer) -> tuple[Int64s, Codes, Codes]:
+    """Return the bounds of two answers together, and the codes of each between them; one code if that is everywhere."""
     if left.bounds is right.bounds or not len(right.bounds):
-        return RowAnswer(bounds=left.bounds, codes=rule(left.codes, right.codes), is_exact=is_exact)
-    if not len(left.bounds):
-        return RowAnswer(bounds=right.bounds, codes=rule(left.codes, right.codes), is_exact=is_exact)
-    bounds = distinct(np.concatenate([left.bounds, right.bounds]))
-    sides = [np.concatenate([answer.codes[:1], answer.at(bounds)]) for answer in (left, right)]
-    return RowAnswer(bounds=bounds, codes=rule(*sides), is_exact=is_exact)
+        return left.bounds, left.codes, right.codes
+    if len(left.bounds) < len(right.bounds):
+        bounds, right_codes, left_codes = _aligned(right, left)
+        return bounds, left_codes, right_codes
+    # The fewer bounds are put between the others, which are copied as they are.
+    at = np.searchsorted(left.bounds, right.bounds)
+    is_new = left.bounds.take(at, mode="clip") != right.bounds
+    new_at = at[is_new]
+    bounds = np.insert(left.bounds, new_at, right.bounds[is_new])
+    left_codes = np.insert(left.codes, new_at + 1, left.codes[new_at])
+    before = at + np.cumsum(is_new) - is_new
+    lengths = np.diff(np.concatenate([[-1], before, [len(bounds)]]))
+    return bounds, left_codes, np.repeat(right.codes, lengths)

@@ -6,6 +6,7 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from lance_core.index import answer as answers
+from lance_core.index.protocol import RowCounts
 from lance_core.sql.pruning import And, Comparison, Constant, FillNull, Not, Or, Range, Unknown
 
 if TYPE_CHECKING:
@@ -69,6 +70,64 @@ def _parts(condition: Condition) -> Iterator[Condition]:
             stack += (part.right, part.left)
         else:
             yield part
+
+
+_OPPOSITE = {
+    "less": "greater_equal",
+    "less_equal": "greater",
+    "greater": "less_equal",
+    "greater_equal": "less",
+    "not_equal": "equal",
+}
+
+
+def simplified(condition: Condition) -> Condition:
+    """Return an equal condition with ``NOT`` moved to its questions and, where these are comparisons, into them.
+
+    Values are in total order, so that each is either less than another or not: only null is neither.
+    """
+    match condition:
+        case Not(inner=Not(inner=inner)):
+            return simplified(inner)
+        case Not(inner=And() | Or() as inner):
+            sides = simplified(Not(inner.left)), simplified(Not(inner.right))
+            return Or(*sides) if isinstance(inner, And) else And(*sides)
+        case Not(inner=Comparison() as inner) if inner.operator in _OPPOSITE:
+            return Comparison(inner.column, _OPPOSITE[inner.operator], inner.value)
+        case And() | Or():
+            return type(condition)(simplified(condition.left), simplified(condition.right))
+        case FillNull():
+            return FillNull(simplified(condition.inner), condition.value)
+        case _:
+            return condition
+
+
+def count(condition: Condition, num_rows: int, ask: Callable[[Question], RowCounts | None]) -> RowCounts | None:
+    """Return for how many rows a condition is true or null; None if that takes to know which rows these are.
+
+    Args:
+        condition: What is asked.
+        num_rows: All rows.
+        ask: Returns the counts for a question about one column.
+    """
+    match condition:
+        case Unknown() | Or():
+            return None
+        case Constant():
+            return RowCounts(num_rows if condition.value else 0, num_rows if condition.value is None else 0)
+        case Not():
+            inner = count(condition.inner, num_rows, ask)
+            return None if inner is None else inner.opposite(num_rows)
+        case FillNull():
+            inner = count(condition.inner, num_rows, ask)
+            return None if inner is None else RowCounts(inner.true + condition.value * inner.null)
+        case Comparison(operator="not_equal"):
+            return count(Not(Comparison(condition.column, "equal", condition.value)), num_rows, ask)
+        case And():
+            parts = list(_joined_ranges(condition))
+            return count(parts[0], num_rows, ask) if len(parts) == 1 else None
+        case _:
+            return ask(condition)
 
 
 def tells_null_from_false(condition: Condition) -> bool:

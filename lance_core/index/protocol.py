@@ -124,6 +124,36 @@ class SampledSegment(Segment, Protocol):
         ...
 
 
+@frozen
+class RowCounts:
+    """Rows for which a condition is true, and for which it is null."""
+
+    true: int
+    null: int = 0
+
+    def opposite(self, num_rows: int) -> RowCounts:
+        """Return the counts of ``NOT`` the condition among so many rows; null stays null."""
+        return RowCounts(num_rows - self.true - self.null, self.null)
+
+
+@runtime_checkable
+class CountingSegment(Segment, Protocol):
+    """A segment with one entry for each row, which knows how many a question is true for before it knows which."""
+
+    @property
+    def num_entries(self) -> int:
+        """Number of rows, those with null included; may take long."""
+        ...
+
+    def count(self, question: Question) -> RowCounts | None:
+        """Count the rows for which a question other than for inequality is true or null; None if it is not answered.
+
+        Raises:
+            CorruptDataError: A file is damaged.
+        """
+        ...
+
+
 @runtime_checkable
 class EntrySegment(Segment, Protocol):
     """A segment with an entry for each row and key, which an audit compares with the column."""

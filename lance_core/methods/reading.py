@@ -14,7 +14,7 @@ from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.format.extensions import table_with_types
 from lance_core.methods.arguments import row_numbers
 from lance_core.scan.fragments import count_all_matching
-from lance_core.scan.indexed import with_index_answer
+from lance_core.scan.indexed import count_by_indices, with_index_answer
 from lance_core.scan.plan import known_plan, plan_scan, with_row_starts
 from lance_core.scan.query import make_columns, plan_query
 from lance_core.scan.take import take_rows
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pyarrow.compute import Expression
 
     from lance_core.format.table.fragment import Fragment
+    from lance_core.format.table.manifest import Manifest
     from lance_core.fragment import LanceFragment
     from lance_core.index.text.query import MinHashQuery
     from lance_core.methods.protocols import OpenDataset
@@ -337,8 +338,14 @@ def count_rows(dataset: OpenDataset, filter: str | Expression | None = None) -> 
     """
     if filter is None:
         return dataset.snapshot.manifest.num_rows
-    plan = make_plan(dataset, [], filter)
-    return count_all_matching(dataset.files, dataset.snapshot.manifest.fragments, plan)
+    manifest = dataset.snapshot.manifest
+    with naming(dataset.snapshot.store):
+        plan = _plan_scan(manifest, [], filter)
+        count = count_by_indices(plan, manifest, dataset.files)
+        if count is not None:
+            return count
+        plan = with_index_answer(with_row_starts(plan, manifest), manifest, dataset.files)
+    return count_all_matching(dataset.files, manifest.fragments, plan)
 
 
 def make_plan(
@@ -347,24 +354,25 @@ def make_plan(
     filter: str | Expression | None = None,  # noqa: A002 the name in pylance
 ) -> ScanPlan:
     """Plan a scan of this dataset; errors name its address."""
-    schema = dataset.snapshot.manifest.schema
-
-    def make() -> ScanPlan:
-        return plan_scan(
-            schema,
-            columns=columns,
-            filter=filter,
-            batch_size=None,
-            with_row_id=False,
-            with_row_address=False,
-        )
-
+    manifest = dataset.snapshot.manifest
     with naming(dataset.snapshot.store):
-        manifest = dataset.snapshot.manifest
         if filter is not None:
-            return with_index_answer(with_row_starts(make(), manifest), manifest, dataset.files)
+            plan = _plan_scan(manifest, columns, filter)
+            return with_index_answer(with_row_starts(plan, manifest), manifest, dataset.files)
         names = None if columns is None else tuple(columns)
-        return with_row_starts(known_plan(schema, names, make), manifest)
+        plan = known_plan(manifest.schema, names, lambda: _plan_scan(manifest, columns, None))
+        return with_row_starts(plan, manifest)
+
+
+def _plan_scan(manifest: Manifest, columns: Sequence[str] | None, filter: str | Expression | None) -> ScanPlan:  # noqa: A002 as above
+    return plan_scan(
+        manifest.schema,
+        columns=columns,
+        filter=filter,
+        batch_size=None,
+        with_row_id=False,
+        with_row_address=False,
+    )
 
 
 def sql(dataset: OpenDataset, sql: str) -> SqlQueryBuilder:

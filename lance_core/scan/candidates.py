@@ -87,6 +87,16 @@ def decided_matches(reader: FragmentReader, plan: ScanPlan, start: int, end: int
     return _live(reader, answer.candidates(), start, end) if answer.is_decided else None
 
 
+def decided_count(reader: FragmentReader, plan: ScanPlan) -> int | None:
+    """Return the number of live rows that match, if indices know the answer for each row; else None."""
+    if plan.index_answer is None or not plan.index_answer.is_exact:
+        return None
+    answer = plan.index_answer.of_fragment(reader.fragment.id, reader.physical_rows)
+    if not answer.is_decided:
+        return None
+    return answer.num_candidates - int(np.count_nonzero(answer.may_match_at(reader.deleted)))
+
+
 def scattered_candidates(reader: FragmentReader, plan: ScanPlan, start: int, end: int) -> Offsets | None:
     """Return the live rows inside of [start, end) that may match, if they are few and far between; else None."""
     if plan.index_answer is None:

@@ -26,6 +26,7 @@ from lance_core.scan.candidates import (
     SPARSE_SHARE,
     candidate_fragments,
     candidate_ranges,
+    decided_count,
     decided_matches,
     scattered_candidates,
 )
@@ -205,11 +206,10 @@ def _whole(plan: ScanPlan, rows: Rows) -> pa.RecordBatch | None:
 
 def count_matching(reader: RowSource, plan: ScanPlan) -> int:
     """Count the rows of a fragment that the predicate matches."""
-    end = reader.physical_rows
-    decided = _decided(reader, plan, 0, end)
+    decided = None if isinstance(reader, FragmentRun) else decided_count(reader, plan)  # as in `_decided`
     if decided is not None:
-        return len(decided)
-    return sum(int(np.count_nonzero(match.mask)) for match in _matches(reader, plan, 0, end))
+        return decided
+    return sum(int(np.count_nonzero(match.mask)) for match in _matches(reader, plan, 0, reader.physical_rows))
 
 
 def count_all_matching(files: OpenFiles, fragments: Iterable[Fragment], plan: ScanPlan) -> int:

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lance_core.common.frozen import frozen
+from lance_core.encoding.kernels import distinct
 from lance_core.errors import CorruptDataError, NotFoundError, UnsupportedError
 from lance_core.format.table.fragment_reuse import find_fragment_reuse
 from lance_core.format.table.index_metadata import holds_row_ids, index_fields
@@ -24,7 +25,7 @@ from lance_core.index.answer import ADDRESS_SHIFT, UNKNOWN_ANSWER, RowAnswer
 from lance_core.index.column import find_column, path_of
 from lance_core.index.files import SegmentFiles
 from lance_core.index.moved import MovedSegment, load_later_moves, original_segment
-from lance_core.index.protocol import DerivedSegment, KeyedSegment, SampledSegment
+from lance_core.index.protocol import CountingSegment, DerivedSegment, KeyedSegment, RowCounts, SampledSegment
 from lance_core.scan.fragment_columns import FragmentColumns
 from lance_core.scan.fragment_reader import FragmentReader
 from lance_core.sql.ternary import ANY, FALSE, NULL
@@ -57,14 +58,40 @@ def with_index_answer(plan: ScanPlan, manifest: Manifest, files: OpenFiles) -> S
     """
     if plan.predicate is None or plan.predicate.asks is None or manifest.index_section is None:
         return plan
-    from lance_core.index.evaluate import evaluate, tells_null_from_false  # noqa: PLC0415 brings Arrow's kernels along
+    from lance_core.index.evaluate import (  # noqa: PLC0415 brings Arrow's kernels along
+        evaluate,
+        simplified,
+        tells_null_from_false,
+    )
 
-    asks = plan.predicate.asks
+    asks = simplified(plan.predicate.asks)
     source = _IndexedVersion(manifest, files, plan.predicate.columns, tells_null=tells_null_from_false(asks))
     if not source.has_segments:
         return plan
     answer = evaluate(asks, source.ask)
     return plan if answer.is_unknown else replace(plan, index_answer=answer, index_names=tuple(source.asked))
+
+
+def count_by_indices(plan: ScanPlan, manifest: Manifest, files: OpenFiles) -> int | None:
+    """Count the rows that a filter matches from the sizes of what indices keep; None if these do not tell.
+
+    They tell for a question to one column, or ``NOT`` of it, if no row is deleted and each has one entry.
+
+    Raises:
+        CorruptDataError: A file of an index is damaged.
+        NotFoundError: It is missing.
+    """
+    if plan.predicate is None or plan.predicate.asks is None or manifest.index_section is None:
+        return None
+    if manifest.fragments.has_deletions:
+        return None
+    from lance_core.index.evaluate import count, simplified  # noqa: PLC0415 brings Arrow's kernels along
+
+    source = _IndexedVersion(manifest, files, plan.predicate.columns, tells_null=True)
+    if not source.has_segments:
+        return None
+    counts = count(simplified(plan.predicate.asks), manifest.num_rows, source.count)
+    return None if counts is None else counts.true
 
 
 def has_index(manifest: Manifest, files: OpenFiles, paths: Sequence[str]) -> bool:
@@ -282,6 +309,34 @@ class _IndexedVersion:
                     self.asked[covering.index.name] = None
                     narrowed = answers.narrowed(narrowed, self.restricted(answer, covering))
         return narrowed
+
+    def count(self, question: Question) -> RowCounts | None:
+        """Return for how many rows a question is true or null; None if no index has one entry for each row."""
+        by_name: dict[str, list[_CoveringSegment]] = {}
+        for covering in self._segments.get(question.column, ()):
+            by_name.setdefault(covering.index.name, []).append(covering)
+        for name, parts in by_name.items():
+            covered = np.concatenate([part.fragment_ids for part in parts])
+            if len(covered) != len(self._manifest.fragments) or len(distinct(covered)) != len(covered):
+                continue
+            with naming_index(name):
+                counts = [self._count(question, part) for part in parts]
+            told = [part for part in counts if part is not None]
+            if len(told) == len(parts):
+                return RowCounts(sum(part.true for part in told), sum(part.null for part in told))
+        return None
+
+    def _count(self, question: Question, covering: _CoveringSegment) -> RowCounts | None:
+        segment = self.open(covering)
+        if not isinstance(segment, CountingSegment):
+            return None
+        # One by row address has the rows of its fragments that were live when it was built; none was deleted since, if
+        # none is now. One by row id may also have rows that were deleted before a compaction.
+        if self._holds_row_ids(covering.index):
+            is_whole = segment.num_entries == int(covering.num_rows.sum())
+        else:
+            is_whole = index_fields(covering.index).fragment_ids == frozenset(covering.fragment_ids.tolist())
+        return segment.count(question) if is_whole else None
 
     def find(self, path: str, values: pa.Array) -> KeyedRows:
         """Return what all indices know of the rows that have one of some values."""

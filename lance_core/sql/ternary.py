@@ -40,22 +40,22 @@ _FILLED: dict[bool, Codes] = {
 
 def not_(codes: Codes) -> Codes:
     """Return the codes of ``NOT``; null stays null."""
-    return _NOT[codes]
+    return _NOT.take(codes)
 
 
 def and_(left: Codes, right: Codes) -> Codes:
     """Return the codes of Kleene's ``AND``."""
-    return _AND[left, right]
+    return _AND.take(left * _COUNT + right)
 
 
 def or_(left: Codes, right: Codes) -> Codes:
     """Return the codes of Kleene's ``OR``."""
-    return _OR[left, right]
+    return _OR.take(left * _COUNT + right)
 
 
 def fill_null(codes: Codes, *, value: bool) -> Codes:
     """Return the codes of the same answers with ``value`` in place of null."""
-    return _FILLED[value][codes]
+    return _FILLED[value].take(codes)
 
 
 def code_of(value: bool | None) -> int:

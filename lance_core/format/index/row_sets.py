@@ -96,14 +96,22 @@ def decode_row_set(data: bytes, *, path: str, among: Mapping[int, BitMap] | None
     Raises:
         CorruptDataError: It is damaged, or stands for all rows of a fragment.
     """
+    sets = _bitmaps(data, path)
+    if among is not None:
+        sets = [(high, rows & among[high]) for high, rows in sets if high in among]
+    return np.concatenate([np.empty(0, np.int64), *(_numbers(rows) + (high << _SHIFT) for high, rows in sets)])
+
+
+def count_row_set(data: bytes, *, path: str) -> int:
+    """Return the number of rows of a set; arguments and errors are those of `decode_row_set`."""
+    return sum(len(rows) for _, rows in _bitmaps(data, path))
+
+
+def _bitmaps(data: bytes, path: str) -> list[tuple[int, BitMap]]:
     try:
-        sets = [(high, BitMap.deserialize(bitmap)) for high, bitmap in _split(data)]
-        if among is not None:
-            sets = [(high, rows & among[high]) for high, rows in sets if high in among]
-        pieces = [_numbers(rows) + (high << _SHIFT) for high, rows in sets]
+        return [(high, BitMap.deserialize(bitmap)) for high, bitmap in _split(data)]
     except (ValueError, struct.error) as error:
         raise CorruptDataError(f"a set of rows of an index cannot be decoded: {error}", path=path) from error
-    return np.concatenate([np.empty(0, np.int64), *pieces])
 
 
 def decode_row_treemap(data: bytes, *, path: str) -> BitMap64:

@@ -26,10 +26,11 @@ from lance_core.format.index.bitmap_index import (
     item_type,
 )
 from lance_core.format.index.btree import has_btree
-from lance_core.format.index.row_sets import bitmaps_of, decode_row_set
+from lance_core.format.index.row_sets import bitmaps_of, count_row_set, decode_row_set
 from lance_core.index import answer as answers
 from lance_core.index.external_sort import DEFAULT_MEMORY, MEMORY_OPTION
 from lance_core.index.files import check_columns, metadata_number, read_columns
+from lance_core.index.protocol import RowCounts
 from lance_core.index.scalar.ranges import fitting, question_ranges
 from lance_core.sql.ternary import FALSE, NULL
 
@@ -98,6 +99,7 @@ class Bitmaps:
         self.end = self.first + self.num_keys - self.num_nulls
         """Number behind the last key that is not null."""
         self._keys = content.keys
+        self._counts = np.full(self.num_keys, -1, np.int64)
 
     def positions(self, values: pa.Array, *sides: Side) -> list[Int64s]:
         """Find values among the keys; see `lance_core.index.scalar.ranges.Positions`."""
@@ -113,15 +115,29 @@ class Bitmaps:
             numbers: The keys, ascending and distinct.
             among: Rows that are wanted; None for all.
         """
+        return [decode_row_set(data, path=self.path, among=among) for data in self._sets(numbers)]
+
+    def counts(self, numbers: Int64s) -> Int64s:
+        """Return how many rows have each of some keys, ascending and distinct; what was read once is kept."""
+        lacking = numbers[self._counts[numbers] < 0]
+        self._counts[lacking] = [count_row_set(data, path=self.path) for data in self._sets(lacking)]
+        return self._counts[numbers]
+
+    def _sets(self, numbers: Int64s) -> list[bytes]:
         if not len(numbers):
             return []
         projection = self.reader.schema.select(["bitmaps"])
         column = self.reader.take(projection, self.reader.column_numbers, numbers).column(0)
-        return [decode_row_set(data or b"", path=self.path, among=among) for data in column.to_pylist()]
+        return [data or b"" for data in column.to_pylist()]
+
+    @property
+    def null_key(self) -> Int64s:
+        """Number of the key null, if there is one: shape (1,) or (0,)."""
+        return np.arange(self.num_nulls) if self.first else np.arange(self.end, self.num_keys)
 
     def null_rows(self, *, among: RowSets | None = None) -> Int64s:
         """Read the rows of the key null; ``among`` is as for `rows`."""
-        return self.rows(np.array([0 if self.first else self.end]), among=among)[0] if self.num_nulls else _NO_ROWS
+        return np.concatenate([_NO_ROWS, *self.rows(self.null_key, among=among)])
 
     def content(self) -> Iterable[tuple[pa.Array, list[Int64s]]]:
         """Read all keys, in batches, and the rows of each."""
@@ -189,16 +205,42 @@ class BitmapSegment(_KeySegment):
                 return None if equal is None else answers.not_(equal)
             case _:
                 pass
-        ranges = question_ranges(question, bitmaps.kind, bitmaps.positions, first=bitmaps.first, end=bitmaps.end)
-        if ranges is None or int((ranges[1] - ranges[0]).clip(0).sum()) > _MOST_KEYS:
+        numbers = self._keys_of(question)
+        if numbers is None:
             return None
-        numbers = np.unique(np.concatenate([_NO_ROWS, *(np.arange(*pair) for pair in zip(*ranges, strict=True))]))
         rows = np.concatenate([_NO_ROWS, *bitmaps.rows(numbers, among=among)])
         null = bitmaps.null_rows(among=among) if tells_null else _NO_ROWS
         elsewhere = FALSE if tells_null or not bitmaps.num_nulls else FALSE | NULL
         if isinstance(question, Prefix) and not question.is_exact:
             return answers.of_rows(undecided=rows, null=null, elsewhere=elsewhere)
         return answers.of_rows(true=rows, null=null, elsewhere=elsewhere)
+
+    @property
+    def num_entries(self) -> int:
+        """Number of rows, those with null included."""
+        return int(self.bitmaps.counts(np.arange(self.bitmaps.num_keys)).sum())
+
+    def count(self, question: Question) -> RowCounts | None:
+        """Count the rows for which a question is true, from the sizes of sets."""
+        from lance_core.sql.pruning import IsNull, Prefix  # noqa: PLC0415 as above
+
+        num_nulls = int(self.bitmaps.counts(self.bitmaps.null_key).sum())
+        match question:
+            case IsNull():
+                return RowCounts(num_nulls)
+            case Prefix(is_exact=False):
+                return None
+            case _:
+                numbers = self._keys_of(question)
+                return None if numbers is None else RowCounts(int(self.bitmaps.counts(numbers).sum()), num_nulls)
+
+    def _keys_of(self, question: Question) -> Int64s | None:
+        """Return the numbers of the keys for which a question is true; None if it is not answered, or by too many."""
+        bitmaps = self.bitmaps
+        ranges = question_ranges(question, bitmaps.kind, bitmaps.positions, first=bitmaps.first, end=bitmaps.end)
+        if ranges is None or int((ranges[1] - ranges[0]).clip(0).sum()) > _MOST_KEYS:
+            return None
+        return np.unique(np.concatenate([_NO_ROWS, *(np.arange(*pair) for pair in zip(*ranges, strict=True))]))
 
 
 class LabelListSegment(_KeySegment):

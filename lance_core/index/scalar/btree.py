@@ -32,7 +32,7 @@ from lance_core.format.index.btree import (
 from lance_core.index import answer as answers
 from lance_core.index.external_sort import DEFAULT_MEMORY, MEMORY_OPTION
 from lance_core.index.files import check_columns, metadata_number, read_columns
-from lance_core.index.protocol import UnreadSegment
+from lance_core.index.protocol import RowCounts, UnreadSegment
 from lance_core.index.scalar.btree_pages import PageCache, row_numbers
 from lance_core.index.scalar.ranges import question_ranges
 from lance_core.sql.ternary import FALSE, NULL
@@ -169,6 +169,25 @@ class BTreeSegment:
         if isinstance(question, Prefix) and not question.is_exact:
             return answers.of_rows(undecided=ids, null=null, elsewhere=elsewhere)
         return answers.of_rows(true=ids, null=null, elsewhere=elsewhere)
+
+    @property
+    def num_entries(self) -> int:
+        """Number of rows, those with null included."""
+        return self._num_rows
+
+    def count(self, question: Question) -> RowCounts | None:
+        """Count the rows for which a question is true, from where its values begin and end among all."""
+        from lance_core.sql.pruning import IsNull, Prefix  # noqa: PLC0415 as above
+
+        match question:
+            case IsNull():
+                return RowCounts(self._num_nulls)
+            case Prefix(is_exact=False):
+                return None
+            case _:
+                pass
+        ranges = question_ranges(question, self._type, self._positions, first=self._num_nulls, end=self._num_rows)
+        return None if ranges is None else RowCounts(int((ranges[1] - ranges[0]).clip(0).sum()), self._num_nulls)
 
     def find(self, values: pa.Array) -> tuple[Int64s, Int64s] | None:
         """Find the rows that have one of some values."""

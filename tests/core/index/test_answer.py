@@ -1,17 +1,20 @@
 """Answers of indices: every rule of three-valued logic holds for each row, whatever is known of it."""
 
+import operator
 import os
 from itertools import product
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lance_core.errors import CorruptDataError, InvalidInputError
 from lance_core.index import answer as answers
-from lance_core.index.evaluate import evaluate, tells_null_from_false
-from lance_core.sql.pruning import And, Constant, FillNull, IsNull, Not, Or, Unknown
+from lance_core.index.evaluate import count, evaluate, simplified, tells_null_from_false
+from lance_core.index.protocol import RowCounts
+from lance_core.sql.pruning import And, Comparison, Constant, FillNull, IsNull, Not, Or, Range, Unknown
 from lance_core.sql.ternary import ANY, FALSE, NULL, TRUE, code_of
 
 IS_DEEP = os.environ.get("LANCE_TESTS") == "deep"
@@ -135,6 +138,56 @@ def test_false_and_null_are_one_where_nobody_tells_them_apart(condition, data):
     assert ((sharp == TRUE) == (blunt == TRUE)).all()
 
 
+OPERATORS = {
+    "less": operator.lt,
+    "less_equal": operator.le,
+    "greater": operator.gt,
+    "greater_equal": operator.ge,
+    "equal": operator.eq,
+    "not_equal": operator.ne,
+}
+COMPARISONS = st.recursive(
+    st.builds(Comparison, st.just("a"), st.sampled_from(sorted(OPERATORS)), st.integers(0, 4).map(pa.scalar))
+    | st.sampled_from([IsNull("a"), Constant(True), Constant(None)]),  # noqa: FBT003 as above
+    lambda inner: (
+        st.builds(Not, inner)
+        | st.builds(And, inner, inner)
+        | st.builds(Or, inner, inner)
+        | st.builds(FillNull, inner, st.booleans())
+    ),
+    max_leaves=6,
+)
+
+
+def compared(question, value):
+    match question:
+        case IsNull():
+            return value is None
+        case Range():
+            return kleene_and(compared(question.low, value), compared(question.high, value))
+    return None if value is None else OPERATORS[question.operator](value, question.value.as_py())
+
+
+@given(condition=COMPARISONS, values=st.lists(st.none() | st.integers(0, 4), max_size=8))
+@settings(max_examples=3000 if IS_DEEP else 200, deadline=None)
+def test_simpler_conditions_are_true_and_null_for_the_same_rows(condition, values):
+    rows = np.arange(len(values))
+
+    def ask(question):
+        found = [code_of(compared(question, value)) for value in values]
+        return answers.of_ranges(rows, rows + 1, np.array(found, np.uint8), elsewhere=ANY)
+
+    def ask_counts(question):
+        found = [compared(question, value) for value in values]
+        return RowCounts(found.count(True), found.count(None))
+
+    expected = evaluate(condition, ask).at(rows)
+    assert evaluate(simplified(condition), ask).at(rows).tolist() == expected.tolist()
+    counts = count(simplified(condition), len(values), ask_counts)
+    if counts is not None:
+        assert (counts.true, counts.null) == ((expected == TRUE).sum(), (expected == NULL).sum())
+
+
 row_sets = st.sets(st.integers(0, 30))
 
 
@@ -159,6 +212,7 @@ def test_rows_of_a_fragment(one, fragment_id, num_rows):
     assert spread == one[:num_rows]
     assert part.candidates().tolist() == [row for row, code in enumerate(spread) if code & TRUE]
     assert part.num_candidates == len(part.candidates())
+    assert part.may_match_at(np.arange(num_rows)).tolist() == [bool(code & TRUE) for code in spread]
     assert part.is_decided == all(code == TRUE or not code & TRUE for code in part.codes)
     assert not answers.replace(answer, is_exact=False).of_fragment(fragment_id, num_rows).is_decided
 

@@ -1,0 +1,105 @@
+"""Counts that indices know from the sizes of what they keep: no row of the table is looked at, nor its number."""
+
+import shutil
+
+import pyarrow as pa
+import pytest
+
+import lance_core
+
+NUM_ROWS = 600
+ROWS = pa.table(
+    {
+        "i": range(NUM_ROWS),
+        "k": pa.array([None if i % 11 == 0 else i * 7 % 50 for i in range(NUM_ROWS)], pa.int64()),
+        "s": [None if i % 13 == 0 else f"text {i % 30}" for i in range(NUM_ROWS)],
+    }
+)
+COUNTED = [
+    "k = 7",
+    "k <> 7",
+    "k < 7",
+    "NOT (k < 7)",
+    "NOT (NOT (k >= 7))",
+    "k > 3 AND k <= 9",
+    "NOT (k <= 3 OR k > 9)",
+    "k IN (1, 2, 2, 900)",
+    "k NOT IN (1, 2)",
+    "k IS NULL",
+    "k IS NOT NULL",
+    "(k = 7) IS NOT TRUE",
+    "(k = 7) IS TRUE",
+    "k = 900",
+    "s = 'text 3'",
+    "s LIKE 'text 2%'",
+    "s NOT LIKE 'text 2%'",
+]
+
+
+@pytest.fixture(params=["BTREE", "BITMAP"])
+def kind(request):
+    return request.param
+
+
+@pytest.fixture(params=[False, True], ids=["addresses", "stable row ids"])
+def table(request, tmp_path, kind):
+    ours = lance_core.write_dataset(ROWS, tmp_path / "t", max_rows_per_file=250, enable_stable_row_ids=request.param)
+    for column in ("k", "s"):
+        ours.create_scalar_index(column, kind)
+    return ours
+
+
+def scanned(table, condition):
+    return len(table.to_table(filter=condition, use_scalar_index=False))
+
+
+def test_sizes_of_an_index_tell_counts_without_any_data_file(table, tmp_path):
+    counts = {condition: scanned(table, condition) for condition in COUNTED}
+    shutil.rmtree(tmp_path / "t" / "data")
+    fresh = lance_core.dataset(tmp_path / "t")
+    assert {condition: fresh.count_rows(condition) for condition in COUNTED} == counts
+    assert {condition: fresh.count_rows(condition) for condition in COUNTED} == counts
+
+
+def append(table):
+    lance_core.write_dataset(ROWS.slice(0, 60), table, mode="append")
+
+
+CHANGES = {
+    "delete": lambda table: table.delete("i % 3 = 0"),
+    "delete a fragment": lambda table: table.delete("i < 250"),
+    "compact": lambda table: (table.delete("i % 3 = 0"), table.optimize.compact_files()),
+    "compact later": lambda table: (
+        table.delete("i % 3 = 0"),
+        table.optimize.compact_files(defer_index_remap=not table.has_stable_row_ids),
+    ),
+    "update": lambda table: table.update({"k": "7"}, where="i % 5 = 0"),
+    "update and compact": lambda table: (
+        table.update({"k": "7"}, where="i % 5 = 0"),
+        table.checkout_latest(),
+        table.optimize.compact_files(),
+    ),
+    "append": append,
+    "extend": lambda table: (append(table), table.checkout_latest(), table.optimize.optimize_indices()),
+    "extend by a segment": lambda table: (
+        append(table),
+        table.checkout_latest(),
+        table.optimize.optimize_indices(num_indices_to_merge=0),
+    ),
+    "update, extend and compact": lambda table: (
+        table.update({"k": "7"}, where="i % 5 = 0"),
+        table.checkout_latest(),
+        table.optimize.optimize_indices(num_indices_to_merge=0),
+        table.checkout_latest(),
+        table.optimize.compact_files(),
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore::lance_core.errors.IndexCoverageWarning")
+@pytest.mark.parametrize("change", CHANGES)
+def test_counts_stay_those_of_a_scan(table, change):
+    CHANGES[change](table)
+    table.checkout_latest()
+    for condition in COUNTED:
+        assert table.count_rows(condition) == scanned(table, condition), condition
