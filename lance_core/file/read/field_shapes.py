@@ -11,7 +11,7 @@ import pyarrow as pa
 from lance_core.common.frozen import NamedTuple
 from lance_core.common.late_module import LateModule
 from lance_core.encoding.leaves import is_list_field, leaf_paths
-from lance_core.file.read.strategy import GUESSED_STRING_BYTES, LEVELS_SHARE
+from lance_core.file.read.strategy import GUESSED_STRING_BYTES
 from lance_core.format.schema import JSON, arrow_type_of
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class LeafShape(NamedTuple):
         is_simple: True if each row or item is one value, neither dictionary-encoded in Arrow nor a packed struct.
         is_packed: True for a packed struct, of which files may hold more fields than are wanted.
         least_width: Bytes that a value has at least when it is decoded; guessed if that depends on the value.
-        growth: How many times as many bytes values take with their levels.
+        has_lists: True if a row has several values, so that levels tell where rows begin.
     """
 
     path: LeafPath
@@ -49,7 +49,7 @@ class LeafShape(NamedTuple):
     is_simple: bool
     is_packed: bool
     least_width: float
-    growth: int
+    has_lists: bool
 
 
 class ScalarForm(NamedTuple):
@@ -128,8 +128,8 @@ def _leaf(path: LeafPath) -> LeafShape:
     is_dictionary = pa.types.is_dictionary(kind)
     is_packed = pa.types.is_nested(kind) and not pa.types.is_fixed_size_list(kind)
     is_simple = not is_dictionary and not is_packed and path.items_per_row == 1
-    growth = LEVELS_SHARE if any(is_list_field(field) for field in path.fields) else 1
-    return LeafShape(path, kind, is_dictionary, is_plain, is_simple, path.leaf.is_packed, least_width(kind), growth)
+    has_lists = any(is_list_field(field) for field in path.fields)
+    return LeafShape(path, kind, is_dictionary, is_plain, is_simple, path.leaf.is_packed, least_width(kind), has_lists)
 
 
 def least_width(kind: pa.DataType) -> float:

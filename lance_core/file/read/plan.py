@@ -80,7 +80,8 @@ class LeavesField:
         if self.shape.width:
             return [self.shape.width]
         return [
-            max(column.num_bytes / max(1, column.num_rows), leaf.least_width) * leaf.growth
+            max(column.num_bytes / max(1, column.num_rows), leaf.least_width)
+            * (strategy.LEVELS_SHARE if leaf.has_lists else 1)
             for (column, _), leaf in zip(self.leaves, self.shape.leaves, strict=True)
         ]
 

@@ -134,6 +134,28 @@ def test_what_is_read_file_by_file(uri, table, joined, monkeypatch):
     assert joined == []
 
 
+def test_how_many_rows_of_each_file_decides(tmp_path, joined):
+    number = np.arange(40_000)
+    vectors = pa.FixedSizeListArray.from_arrays(np.zeros(40_000 * 512, np.float32), 512)
+    lists = pa.ListArray.from_arrays(np.arange(40_001, dtype=np.int32), number)
+    rows = pa.table({"number": number, "vector": vectors, "list": lists})
+    uri = str(tmp_path / "t.lance")
+    dataset = lance_core.write_dataset(rows, uri, max_rows_per_file=5_000)
+
+    def ways(column, of_each):
+        joined.clear()
+        wanted = [file * 5_000 + 3 * row for file in range(8) for row in range(of_each)]
+        assert dataset.take(wanted, columns=[column]).equals(rows.select([column]).take(wanted))
+        return joined
+
+    assert ways("number", 4) == ways("number", 500) == [8]
+    assert ways("number", 520) == [], "as values take longer than the steps of a file"
+    assert ways("vector", 200) == [8]
+    assert ways("vector", 300) == [], "as they would be copied"
+    assert ways("list", 4) == [], "as lists are cheaper value by value"
+    assert ways("list", 100) == [8]
+
+
 def test_damage_is_told_with_the_name_of_its_file(uri, joined):
     dataset = lance_core.dataset(uri)
     files = [f"{uri}/data/{fragment.metadata.files[0].path}" for fragment in dataset.get_fragments()]
