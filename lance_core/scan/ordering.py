@@ -6,19 +6,25 @@ Nulls come last unless asked otherwise, floats are in total order (`float_order`
 from __future__ import annotations
 
 from dataclasses import field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from lance_core.common.frozen import frozen, mutable
+from lance_core.encoding.kernels import FALSE_SCALAR, numbers_array
 from lance_core.errors import UnsupportedError
 from lance_core.sql.float_order import order_keys
 from lance_core.sql.kernels import pc
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
-_SLACK_ROWS = 1 << 16
+Int64s: TypeAlias = npt.NDArray[np.int64]
+
+_NO_ROWS = np.empty(0, np.int64)
+_SLACK_ROWS = 1 << 12
 """Rows beyond those wanted that are collected before they are sorted again."""
 
 
@@ -65,6 +71,47 @@ def sorted_rows(table: pa.Table, order: Sequence[ColumnOrdering], count: int | N
     return table.take(sorted_indices if count is None else sorted_indices.slice(0, count))
 
 
+def first_rows(batch: pa.RecordBatch, order: Sequence[ColumnOrdering], count: int) -> pa.RecordBatch:
+    """Return the first ``count`` rows in order, as they stand; to sort all of them takes many times as long.
+
+    Column by column, the value in the last place that is wanted parts the rows: those before it are chosen, and among
+    those that are equal to it the next column decides.
+    """
+    rows, chosen = np.arange(batch.num_rows), [np.empty(0, np.int64)]
+    for ordering in order:
+        if len(rows) <= count or not count:
+            break
+        values = _comparable(batch.column(ordering.column_name))
+        values = values if len(rows) == len(values) else values.take(numbers_array(rows))
+        for part in _parted(values, ordering, count):
+            if len(part) > count:
+                rows = rows[part]
+                break
+            chosen.append(rows[part])
+            count -= len(part)
+    return batch.take(numbers_array(np.sort(np.concatenate([*chosen, rows[:count]]))))
+
+
+def _parted(values: pa.Array, ordering: ColumnOrdering, count: int) -> Iterator[Int64s]:
+    """Yield the positions of values in parts, of which each comes before the next, until ``count`` are in them."""
+    nulls = np.flatnonzero(values.is_null().to_numpy(zero_copy_only=False)) if values.null_count else _NO_ROWS
+    if ordering.nulls_first:
+        yield nulls
+        count -= len(nulls)
+    num_valid = len(values) - len(nulls)
+    if count >= num_valid:
+        yield np.flatnonzero(values.is_valid().to_numpy(zero_copy_only=False)) if len(nulls) else np.arange(num_valid)
+    else:
+        at = count - 1 if ordering.ascending else num_valid - count
+        bound = values[pc.partition_nth_indices(values, pivot=at)[at].as_py()]
+        for is_before in (pc.less if ordering.ascending else pc.greater, pc.equal):
+            mask = is_before(values, bound)
+            mask = pc.fill_null(mask, FALSE_SCALAR) if len(nulls) else mask
+            yield np.flatnonzero(mask.to_numpy(zero_copy_only=False))
+    if not ordering.nulls_first:
+        yield nulls
+
+
 def _comparable(values: Any) -> Any:
     """Return the values in a type that Arrow's kernels compare and that has their order."""
     if pa.types.is_dictionary(values.type):
@@ -93,12 +140,18 @@ class Sorter:
         """Take rows in."""
         if self._worst is not None:
             batch = batch.filter(self._may_be_first(batch))
+        if self.count is not None and batch.num_rows > self.count and not self._has_nested_keys:
+            batch = first_rows(batch, self.order, self.count)
         self._batches.append(batch)
         self._num_rows += batch.num_rows
-        if self.count is not None and self._num_rows > 2 * self.count + _SLACK_ROWS:
+        if self.count and self._num_rows >= (self.count if self._worst is None else 2 * self.count + _SLACK_ROWS):
             smallest = self.finish()
             self._batches, self._num_rows = smallest.to_batches(), smallest.num_rows
-            self._worst = _comparable(smallest.column(self.order[0].column_name))[-1] if smallest.num_rows else None
+            self._worst = _comparable(smallest.column(self.order[0].column_name))[-1]
+
+    @property
+    def _has_nested_keys(self) -> bool:
+        return any(pa.types.is_nested(self.schema.field(key.column_name).type) for key in self.order)
 
     def _may_be_first(self, batch: pa.RecordBatch) -> pa.Array:
         """Return a mask of the rows that can be among the first, judged by the last known row and the first column."""

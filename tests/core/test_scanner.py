@@ -2,6 +2,7 @@ import math
 import struct
 
 import duckdb
+import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -128,6 +129,51 @@ def test_first_rows_are_those_of_the_whole(values, ascending, nulls_first):
         for batch in table.to_batches(max_chunksize=2):
             sorter.add(batch)
     assert sorter.finish()["i"].to_pylist() == ordering.sorted_rows(table, order, 3)["i"].to_pylist()
+
+
+KINDS = [pa.bool_(), pa.int8(), pa.float16(), pa.string(), pa.large_binary(), pa.date32(), pa.decimal128(4, 1)]
+ORDERINGS = st.tuples(st.booleans(), st.booleans())
+
+
+@given(
+    st.sampled_from(KINDS),
+    st.lists(st.tuples(st.none() | st.integers(0, 3), st.none() | st.integers(0, 3)), max_size=30),
+    st.tuples(ORDERINGS, ORDERINGS),
+    st.integers(0, 12),
+)
+@settings(max_examples=150, deadline=None)
+def test_first_rows_are_found_without_a_sort_of_all(kind, rows, directions, count):
+    def values(numbers):
+        if pa.types.is_floating(kind):
+            return pa.array([None if one is None else np.float16(one) for one in numbers], kind)
+        if pa.types.is_boolean(kind):
+            return pa.array([None if one is None else one > 1 for one in numbers])
+        if pa.types.is_date(kind):
+            return pa.array(numbers, pa.int32()).cast(kind)
+        to_text = {pa.string(): str, pa.large_binary(): lambda one: b"%d" % one}.get(kind, lambda one: one)
+        return pa.array([None if one is None else to_text(one) for one in numbers], kind)
+
+    columns = [values([row[side] for row in rows]) for side in (0, 1)]
+    table = pa.table([*columns, pa.array(range(len(rows)))], ["a", "b", "i"])
+    order = [ColumnOrdering(name, *flags) for name, flags in zip("ab", directions, strict=True)]
+    batch = pa.record_batch([*columns, pa.array(range(len(rows)))], ["a", "b", "i"])
+    found = ordering.first_rows(batch, order, count)["i"].to_pylist()
+    assert found == sorted(ordering.sorted_rows(table, order, count)["i"].to_pylist())
+
+
+def test_a_query_with_a_limit_sorts_no_more_rows_than_it_wants(dataset, monkeypatch):
+    sorted_counts = []
+    sort = ordering.sorted_rows
+
+    def counted(table, *arguments):
+        sorted_counts.append(len(table))
+        return sort(table, *arguments)
+
+    monkeypatch.setattr(ordering, "sorted_rows", counted)
+    expected = dataset.to_table(order_by=["key", "id"])["id"].to_pylist()[:3]
+    sorted_counts.clear()
+    assert dataset.to_table(order_by=["key", "id"], limit=3, batch_size=20)["id"].to_pylist() == expected
+    assert max(sorted_counts) <= 2 * 3
 
 
 def test_sizes_of_batches(dataset):
