@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lance_core.common.frozen import frozen
-from lance_core.encoding.arrow_values import is_fieldless, json_to_binary, leaf_values, slice_leaf
+from lance_core.encoding.arrow_values import is_fieldless, json_to_binary, leaf_values, offset_dtype, slice_leaf
 from lance_core.encoding.choose import MAX_CHUNK_VALUES
 from lance_core.encoding.choose_dictionary import build_dictionary
 from lance_core.encoding.choose_strings import is_compressible
@@ -42,7 +42,6 @@ LARGE_VALUE_BYTES = 256
 _HUGE_VALUE_BYTES = 1 << 20
 _MAX_CHUNKED_BYTES = 1 << 12
 """Mean size up to which strings that a codec makes much smaller stand in chunks."""
-_MAX_CHEAP_LEVELS = 1024
 _MAX_DICTIONARY_VALUE_BYTES = 1 << 12
 
 
@@ -159,11 +158,10 @@ def _encode(decoded: Decoded, kind: pa.DataType, name: str, options: PageOptions
     if isinstance(values, DictionaryValues):
         _check_chunks(name, "dictionary type", is_giant=is_giant)
         return _in_chunks(mini_block.encode(decoded, (values.indices, values.items), options), name)
-    num_levels = 0 if constant.is_cheap(levels) else decoded.num_slots
-    if options.has_large_chunks and num_levels <= _MAX_CHEAP_LEVELS:
+    if constant.is_worth_it(levels, decoded.num_slots, options):
         value = constant.constant_value(values, _null_slots(levels))
         if value is not None:
-            return constant.encode_single(levels, value, kind)
+            return constant.encode_single(levels, value, offset_dtype(kind))
     if is_giant:
         return _encode_giant(decoded, name, options)
     may_repeat, built = _mean_bytes(values) <= _MAX_DICTIONARY_VALUE_BYTES, None

@@ -47,6 +47,7 @@ else:  # levels of file version 2.3
     sparse = LateModule("lance_core.encoding.layouts.sparse")
 
 MAX_INLINE_BYTES = 32
+_MAX_RAW_LEVELS = 1024
 _LONG_RUN = 1 << 13
 """Values of a run on average: a thousand in each of a hundred runs take twice as long to fill as to repeat."""
 _UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
@@ -109,6 +110,11 @@ def _decode_one(encoding: Encoding | None, data: Bytes, count: int) -> LevelArra
     if not isinstance(values, FixedValues) or values.data.dtype != np.uint16:
         raise CorruptDataError("levels that are not 16 bits wide")
     return values.data.view(np.uint16) if count else None
+
+
+def is_worth_it(levels: Levels, num_slots: int, options: PageOptions) -> bool:
+    """Return whether values that are all the same are best put into a page of one value."""
+    return options.has_large_chunks and (is_cheap(levels) or num_slots <= _MAX_RAW_LEVELS)
 
 
 def is_cheap(levels: Levels) -> bool:
@@ -271,11 +277,16 @@ def _pack(levels: LevelArray | None) -> tuple[Encoding | None, Bytes]:
     return encoding, chunks.buffers[0][start : start + size]
 
 
-def encode_single(levels: Levels, value: Bytes, kind: pa.DataType) -> EncodedPage:
-    """Return a page in which every value that is not null is ``value``."""
+def encode_single(levels: Levels, value: Bytes, dtype: npt.DTypeLike | None) -> EncodedPage:
+    """Return a page in which every value that is not null is the same.
+
+    Args:
+        levels: The levels.
+        value: Bytes of the value.
+        dtype: Type of the offsets of strings; None for others.
+    """
     levels = _null_within(levels)
     levels_buffers = [] if is_cheap(levels) else _raw(levels)
-    dtype = offset_dtype(kind)
     if dtype is None and len(value) <= MAX_INLINE_BYTES:
         layout = ConstantLayout(layers=levels.layers, inline_value=value.tobytes())
         return EncodedPage(layout=layout, buffers=levels_buffers)

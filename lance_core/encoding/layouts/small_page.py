@@ -20,6 +20,7 @@ from lance_core.encoding.choose_dictionary import build_dictionary
 from lance_core.encoding.codecs import dictionary, fastlanes, variable
 from lance_core.encoding.codecs.fastlanes import BLOCK
 from lance_core.encoding.kernels import chunk_counts, fitting_count, one_buffer, starts_of, view_buffer
+from lance_core.encoding.layouts import constant
 from lance_core.encoding.layouts.page_parts import NO_LEVELS, SMALL_VALUES, EncodedValues, assemble_page, stack_columns
 from lance_core.encoding.values import FixedValues, VariableValues
 from lance_core.format.file.encodings import Flat, InlineBitpacking, Variable
@@ -56,6 +57,9 @@ _DICTIONARY_WIDTH = 8
 """Bytes of values for which a dictionary is tried; one of anything shorter saves little."""
 _LEAST_FOR_DICTIONARY = 100
 _LOOKED_AT = 64
+_SORTED_VALUES = 256
+"""Up to so many values it takes less time to sort all columns together than to hash each of them."""
+_MAX_SAME_ITEMS = 2
 
 OFFSETS: dict[int, np.dtype[Any]] = {
     kind.id: np.dtype(offsets)
@@ -123,30 +127,40 @@ def encode_words(
         columns: Unsigned integers of one type, at least one and at most `MAX_VALUES`; all equally many.
         options: How to write; nothing that a field asks for.
         levels: Levels of each column, without lists if it is no small page; none if no column has any.
-        may_be_constant: Leave columns of one value to the constant layout, where the version has it.
+        may_be_constant: Look for columns of one value.
 
     Returns:
         The page of each column; None if there may be a better way.
     """
     count, width = len(columns[0]), columns[0].itemsize
-    leaves_constants, levels = may_be_constant and options.has_large_chunks, levels or [NO_LEVELS] * len(columns)
+    levels = levels or [NO_LEVELS] * len(columns)
     pages: list[EncodedPage | None] = []
     step = max(1, min(AT_ONCE, _BYTES_AT_ONCE // (count * width)))
     for low in range(0, len(columns), step):
         stacked = _stacked(columns[low : low + step], columns[0].dtype)
         some = levels[low : low + step]
-        is_left = [
-            leaves_constants
-            and (not changes if column_levels is NO_LEVELS else _is_constant(row, changes, column_levels))
+        constants = [
+            _constant_page(row, changes, column_levels, options)
+            if may_be_constant and not (changes and column_levels is NO_LEVELS)
+            else None
             for row, changes, column_levels in zip(stacked.data, stacked.changes, some, strict=True)
         ]
+        is_done = [page is not None for page in constants]
         is_small = count <= SMALL_VALUES
-        encoded = _encode_small(stacked, is_left) if is_small else _encode_large(stacked, is_left, options)
+        encoded = _encode_small(stacked, is_done) if is_small else _encode_large(stacked, is_done, options)
         pages += [
-            None if values is None else assemble_page(values, column_levels, options.version)
-            for values, column_levels in zip(encoded, some, strict=True)
+            page if values is None else assemble_page(values, column_levels, options.version)
+            for page, values, column_levels in zip(constants, encoded, some, strict=True)
         ]
     return pages
+
+
+def _constant_page(row: npt.NDArray[Any], changes: int, levels: Levels, options: PageOptions) -> EncodedPage | None:
+    """Return the page of words that are all the same; None if they are not, or another page is better."""
+    if not _is_constant(row, changes, levels) or not constant.is_worth_it(levels, len(row), options):
+        return None
+    first = 0 if levels.definition is None else int(levels.definition.argmin())
+    return constant.encode_single(levels, row[first : first + 1].view(np.uint8), None)
 
 
 def _is_constant(row: npt.NDArray[Any], changes: int, levels: Levels) -> bool:
@@ -175,8 +189,9 @@ def encode_flags(
     """
     pages: list[EncodedPage | None] = []
     for array, column_levels in zip(columns, levels, strict=True):
-        if array.true_count in (0, len(array) - array.null_count):
-            pages.append(None)
+        is_same = array.true_count in (0, len(array) - array.null_count)
+        if is_same and constant.is_worth_it(column_levels, len(array), options):
+            pages.append(constant.encode_single(column_levels, np.array([array.true_count > 0]).view(np.uint8), None))
             continue
         bits = np.packbits(unpack_bits(array.buffers()[1], array.offset, len(array)), bitorder="little").tobytes()
         pages.append(assemble_page(_flags(bits, len(array), options), column_levels, options.version))
@@ -218,7 +233,7 @@ def _stacked(columns: Sequence[npt.NDArray[Any]], kind: np.dtype[Any]) -> _Stack
     return _Stacked(blocks, data, widths, packed_bytes, changes)
 
 
-def _encode_small(stacked: _Stacked, is_left: Sequence[bool]) -> list[EncodedValues | None]:
+def _encode_small(stacked: _Stacked, is_done: Sequence[bool]) -> list[EncodedValues | None]:
     data = stacked.data
     count, width = data.shape[1], data.itemsize
     plain = count * width
@@ -227,25 +242,22 @@ def _encode_small(stacked: _Stacked, is_left: Sequence[bool]) -> list[EncodedVal
     run_bytes = [(1 + changes) * (width + 1) for changes in stacked.changes]
     encoded: list[EncodedValues | None] = [None] * len(data)
     if width == _DICTIONARY_WIDTH and count >= _LEAST_FOR_DICTIONARY:
-        encoded = _with_dictionaries(_find_repeated(data, best, run_bytes), count)
+        encoded = _with_dictionaries(_find_repeated(data, best, run_bytes, is_done), count)
     packed: list[int] = []
     for at, (size, of_runs) in enumerate(zip(best, run_bytes, strict=True)):
-        if is_left[at]:
-            encoded[at] = None
-        if is_left[at] or encoded[at] is not None:
+        if is_done[at] or encoded[at] is not None:
             continue
         has_runs = of_runs <= size * RUNS_PAY >= _LEAST_RUN_BYTES
         if size <= plain * _PACKED_WELL or (size <= plain * _PACKED_PAYS and not has_runs):
             packed.append(at)
         elif not has_runs:
-            per_chunk = fitting_count(width, _CHUNK_BYTES)
-            encoded[at] = EncodedValues(Flat, width * 8, count, per_chunk, _cut(data[at], per_chunk * width))
+            encoded[at] = _plain(data[at])
     _pack_some(stacked, packed, encoded)
     return encoded
 
 
 def _encode_large(
-    stacked: _Stacked, is_left: Sequence[bool], options: PageOptions, *, is_index: bool = False
+    stacked: _Stacked, is_done: Sequence[bool], options: PageOptions, *, is_index: bool = False
 ) -> list[EncodedValues | None]:
     """Encode words as `choose` does; what may have runs is left to it."""
     data = stacked.data
@@ -256,8 +268,8 @@ def _encode_large(
         repeats = (some[:, 1:] == some[:, :-1]).any(axis=1).tolist()
         encoded = _encode_items(
             [
-                build_dictionary(FixedValues(row), options) if may_repeat and not left else None
-                for row, may_repeat, left in zip(data, repeats, is_left, strict=True)
+                build_dictionary(FixedValues(row), options) if may_repeat and not done else None
+                for row, may_repeat, done in zip(data, repeats, is_done, strict=True)
             ],
             options,
         )
@@ -266,7 +278,7 @@ def _encode_large(
     bounds, packed = starts_of(counts * width), list[int]()
     for at, (row, packed_bytes, changes) in enumerate(zip(data, stacked.packed_bytes, stacked.changes, strict=True)):
         best = min(plain, packed_bytes)
-        if encoded[at] is not None or is_left[at] or (1 + changes) * (width + 1) <= best * RUNS_PAY:
+        if encoded[at] is not None or is_done[at] or (1 + changes) * (width + 1) <= best * RUNS_PAY:
             continue
         encoding, chunks = maybe_compressed(
             Flat(width * 8),
@@ -308,28 +320,38 @@ def _pack_some(stacked: _Stacked, columns: Sequence[int], encoded: list[EncodedV
         encoded[at] = EncodedValues(InlineBitpacking, bits, count, BLOCK, buffers)
 
 
-def _cut(data: npt.NDArray[Any], step: int) -> list[Buffer]:
-    """Return the bytes of values in pieces of one size."""
-    memory = data.data.cast("B")
-    return [memory[start : start + step] for start in range(0, len(memory), step)]
+def _plain(data: npt.NDArray[Any], items: FixedValues | VariableValues | None = None) -> EncodedValues:
+    """Return values, or indices of items, as they are."""
+    memory, per_chunk = data.data.cast("B"), fitting_count(data.itemsize, _CHUNK_BYTES)
+    step = per_chunk * data.itemsize
+    buffers: list[Buffer] = [memory[start : start + step] for start in range(0, len(memory), step)]
+    return EncodedValues(Flat, data.itemsize * 8, len(data), per_chunk, buffers, items)
 
 
 def _find_repeated(
-    data: npt.NDArray[Any], packed_bytes: Sequence[int], run_bytes: Sequence[int]
+    data: npt.NDArray[Any], packed_bytes: Sequence[int], run_bytes: Sequence[int], is_done: Sequence[bool]
 ) -> list[_Candidate | None]:
     """Rows of values as indices into dictionaries, where a sample has repeated values and packing does little."""
-    some = data[:, :: -(-data.shape[1] // _LOOKED_AT)].copy()
+    count = data.shape[1]
+    is_whole = count <= _SORTED_VALUES
+    some = data[:, :: 1 if is_whole else -(-count // _LOOKED_AT)].copy()
     some.sort(axis=1)
-    distinct = 1 + (some[:, 1:] != some[:, :-1]).sum(axis=1)
+    is_first = np.ones(some.shape, np.bool_)
+    np.not_equal(some[:, 1:], some[:, :-1], out=is_first[:, 1:])
+    distinct = is_first.sum(axis=1)
+    may_pay = distinct * 2 <= count if is_whole else distinct * 4 <= some.shape[1] * 3
     candidates: list[_Candidate | None] = [None] * len(data)
-    for at in (distinct * 4 <= some.shape[1] * 3).nonzero()[0].tolist():
-        if packed_bytes[at] <= data[0].nbytes * _PACKED_WELL:
+    for at in may_pay.nonzero()[0].tolist():
+        if is_done[at] or packed_bytes[at] <= data[0].nbytes * _PACKED_WELL:
             continue
-        built = dictionary.build(FixedValues(data[at]), most=data.shape[1] // 2)
+        most = min(packed_bytes[at], max(_LEAST_RUN_BYTES, run_bytes[at]))
+        if is_whole:
+            items = some[at][is_first[at]]
+            candidates[at] = _Candidate(items.searchsorted(data[at]), FixedValues(items), most)
+            continue
+        built = dictionary.build(FixedValues(data[at]), most=count // 2)
         if built is not None:
-            candidates[at] = _Candidate(
-                built[0].data, built[1], min(packed_bytes[at], max(_LEAST_RUN_BYTES, run_bytes[at]))
-            )
+            candidates[at] = _Candidate(built[0].data, built[1], most)
     return candidates
 
 
@@ -339,7 +361,7 @@ def encode_strings(
     """Encode small pages of strings.
 
     Args:
-        columns: Strings or binaries, at least one and at most `SMALL_VALUES`; all equally many.
+        columns: Strings or binaries without nulls, at least one and at most `SMALL_VALUES`; all equally many.
         options: As in `encode_words`.
         levels: Likewise.
         may_be_constant: Likewise.
@@ -348,7 +370,7 @@ def encode_strings(
         The page of each column; None if there may be a better way.
     """
     pages: list[EncodedPage | None] = []
-    leaves_constants, is_short = may_be_constant and options.has_large_chunks, len(columns[0]) < _LEAST_FOR_DICTIONARY
+    is_short = len(columns[0]) < _LEAST_FOR_DICTIONARY
     levels = levels or [NO_LEVELS] * len(columns)
     for low in range(0, len(columns), AT_ONCE):
         some = columns[low : low + AT_ONCE]
@@ -357,12 +379,25 @@ def encode_strings(
         for array, candidate, values, column_levels in zip(
             some, candidates, encoded, levels[low : low + AT_ONCE], strict=True
         ):
-            if leaves_constants and (is_short or (candidate is not None and len(candidate.items) == 1)):
-                pages.append(None)
-                continue
-            best = _plain_strings(array) if values is None else values
-            pages.append(None if best is None else assemble_page(best, column_levels, options.version))
+            # Null slots hold nothing, mostly: an item beside the one that all others have.
+            page = None
+            if may_be_constant and (candidate is None or len(candidate.items) <= _MAX_SAME_ITEMS):
+                page = _constant_strings(array, column_levels, options)
+            if page is None:
+                best = _plain_strings(array) if values is None else values
+                page = None if best is None else assemble_page(best, column_levels, options.version)
+            pages.append(page)
     return pages
+
+
+def _constant_strings(array: pa.Array, levels: Levels, options: PageOptions) -> EncodedPage | None:
+    """Return the page of strings that are all the same; None if they are not, or another page is better."""
+    if not constant.is_worth_it(levels, len(array), options):
+        return None
+    offsets, _ = _offsets_of(array)
+    is_null = None if levels.definition is None else levels.definition != 0
+    value = constant.constant_value(VariableValues(offsets, view_buffer(array.buffers()[2])), is_null)
+    return None if value is None else constant.encode_single(levels, value, offsets.dtype)
 
 
 def _offsets_of(array: pa.Array) -> tuple[npt.NDArray[Any], int]:
@@ -406,10 +441,18 @@ def _plain_strings(array: pa.Array) -> EncodedValues | None:
 def _with_dictionaries(columns: Sequence[_Candidate | None], count: int) -> list[EncodedValues | None]:
     """Packed indices and items of each column, if these leave enough of what the values take otherwise."""
     alike: dict[str, list[int]] = {}
-    for at, candidate in enumerate(columns):
-        if candidate is not None:
-            alike.setdefault(dictionary.index_dtype(len(candidate.items)), []).append(at)
     encoded_columns: list[EncodedValues | None] = [None] * len(columns)
+    for at, candidate in enumerate(columns):
+        if candidate is None:
+            continue
+        num_items = len(candidate.items)
+        kind = np.dtype(dictionary.index_dtype(num_items))
+        # Blocks of packed values are filled up: of a hundred values that takes more than their bytes.
+        flat_bytes = count * kind.itemsize
+        if flat_bytes > -(-count // BLOCK) * (BLOCK // 8) * (num_items - 1).bit_length():
+            alike.setdefault(kind.str, []).append(at)
+        elif _pays(flat_bytes, candidate):
+            encoded_columns[at] = _plain(candidate.indices.astype(kind, copy=False), candidate.items)
     for kind, positions in alike.items():
         some = [candidate for at in positions if (candidate := columns[at]) is not None]
         blocks = stack_columns([candidate.indices for candidate in some], np.dtype(kind))
@@ -437,6 +480,8 @@ def _widths(blocks: npt.NDArray[Any]) -> list[list[int]]:
 
 def _pack(blocks: npt.NDArray[Any], widths: list[list[int]], columns: Sequence[int]) -> list[list[bytes]]:
     """Return the chunks of some columns, each of one block: its width, and its packed values."""
+    if not columns:
+        return []
     # The blocks of all columns that need the same width are packed together, then dealt out in the order of columns.
     flat_widths = [width for column in columns for width in widths[column]]
     some = (blocks if len(columns) == len(blocks) else blocks[columns]).reshape(-1, BLOCK)

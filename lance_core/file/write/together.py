@@ -131,7 +131,9 @@ def _encode_some(columns: Sequence[Collected], options: PageOptions) -> dict[int
             groups.setdefault((encode_words, kind.itemsize, count), {})[number] = values, levels
         elif identity == _BOOL:
             groups.setdefault((encode_flags, 1, count), {})[number] = array, levels
-        elif identity in OFFSETS and count <= SMALL_VALUES and not array.null_count:
+        elif identity in OFFSETS and count <= SMALL_VALUES:
+            if array.null_count:
+                array = pa.Array.from_buffers(array.type, count, [None, *array.buffers()[1:]], 0, array.offset)
             groups.setdefault((encode_strings, identity, count), {})[number] = array, levels
     pages: dict[int, EncodedPage | None] = {}
     for (encode, _, _), members in groups.items():

@@ -5,8 +5,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from lance_core.encoding.arrow_values import words_of
+from lance_core.encoding.layouts.small_page import encode_strings, encode_words
+from lance_core.encoding.options import PageOptions
+from lance_core.encoding.pages import encode_leaf
 from lance_core.file.write.together import num_bytes_of
 from lance_core.file.write.writer import DataFileWriter
+from lance_core.format.file.encodings import Flat
 from lance_core.format.schema import Schema
 
 pytestmark = pytest.mark.slow
@@ -123,3 +128,50 @@ def test_bytes_of_an_array_are_those_that_arrow_tells(kind, values):
     array = pa.array(values, pa.int8()).cast(kind if kind != pa.timestamp("us") else pa.int64()).cast(kind)
     for one in (array, array[3:], array[2:7], array[1:].drop_null(), pa.concat_arrays([array, array])):
         assert num_bytes_of(one) == one.nbytes
+
+
+@pytest.mark.parametrize("version", ["2.1", "2.2"])
+@pytest.mark.parametrize("size", [1, 50, 100, 1024, 3000])
+def test_columns_of_one_value_and_texts_with_nulls_are_encoded_together(monkeypatch, data_file, size, version):
+    makers = {
+        "number": lambda _: 7,
+        "narrow": lambda _: np.int8(-3),
+        "flag": lambda _: True,
+        "text": lambda _: "same",
+        "empty": lambda _: "",
+        "bytes": lambda _: b"\x00",
+        "texts": lambda row: f"text {row % 5}",
+        "first differs": lambda row: 9 if row == 0 else 7,
+    }
+    columns = {name: [make(row) for row in range(size + 2)] for name, make in makers.items()}
+    is_null = np.arange(size + 2) % 7 == 3
+    table = pa.table(
+        {name: pa.array(values) for name, values in columns.items()}
+        | {f"{name} or null": pa.array(values, mask=is_null) for name, values in columns.items()}
+    ).slice(1, size)
+    alone = []
+    monkeypatch.setattr("lance_core.file.write.v2_1.encode_leaf", _noted(alone, encode_leaf))
+    data_file.write(table, version=version)
+    assert data_file.read().equals(table)
+    assert version == "2.1" or size > 1024 or not alone  # others may be worth runs
+
+
+def _noted(names, encode):
+    """Encode a leaf, and note its name."""
+
+    def noted(path, *given):
+        names.append(path.leaf.name)
+        return encode(path, *given)
+
+    return noted
+
+
+@pytest.mark.parametrize("values", [[1.5, -7.25, 1e300], ["Oslo", "Lima", "Pune"]], ids=["numbers", "texts"])
+def test_a_dictionary_of_few_values_has_indices_of_one_byte(data_file, values):
+    """Packed, they would be filled up to a block of 1,024."""
+    few = pa.array([values[row * 7 % 3] for row in range(100)])
+    data_file.write(pa.table({"c": few}))
+    assert data_file.read().column("c").combine_chunks().equals(few)
+    is_text = pa.types.is_string(few.type)
+    (page,) = encode_strings([few], PageOptions()) if is_text else encode_words([words_of(few)], PageOptions())
+    assert (page.layout.dictionary is not None, page.layout.values) == (True, Flat(8))

@@ -33,6 +33,14 @@ def _per_column(data_file, calls_of, make, work):
     return (steps[1] - steps[0]) / 40
 
 
+@pytest.mark.parametrize(
+    ("values", "most"), [([7], 95), ([None, 7], 128), ([0.5, 2.5, 1e9], 133), (["x", None], 204)], ids=str
+)
+def test_pages_of_a_hundred_rows(data_file, calls_of, values, most):
+    column = pa.array([values[number % len(values)] for number in range(100)])
+    assert _per_column(data_file, calls_of, lambda: column, data_file.write) <= most
+
+
 @pytest.mark.parametrize("name", MAKERS)
 def test_small_pages(data_file, calls_of, name):
     make, most, _ = MAKERS[name]
