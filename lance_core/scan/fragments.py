@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import field
 from functools import partial
-from itertools import chain
+from itertools import chain, takewhile
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import numpy as np
@@ -90,11 +90,13 @@ def scan_fragments(
     if plan.predicate is None:
         return chained(files.store, _windows(files, fragments, plan, limit, offset), num_asks=_num_asks(plan))
     readers = (FragmentReader(files, fragment) for fragment in fragments)
-    plan = plan if limit is None else replace(plan, most_looked_at=0)  # a few may be enough
-    streams = _works(files, readers, plan, scan_fragment)
     if limit is None:
+        streams = _works(files, readers, plan, scan_fragment)
         return _window_of(chained(files.store, streams, num_asks=_num_asks(plan)), limit, offset)
-    return _window_of(chain.from_iterable(work.begin() for work in streams), limit, offset)  # most may not be needed
+    window, plan = _Window(offset, limit), replace(plan, most_looked_at=0)  # a few rows may be enough
+    # Fragments are read one after another, since most may not be needed.
+    needed = takewhile(lambda _: window.num_rows, readers)
+    return chain.from_iterable(_scan_filtered(reader, plan, 0, reader.physical_rows, window) for reader in needed)
 
 
 def _works(
@@ -134,6 +136,21 @@ def _window_of(batches: Iterator[pa.RecordBatch], limit: int | None, offset: int
             return
 
 
+@mutable
+class _Window:
+    """Matching rows that are left out, and how many come then; None for all."""
+
+    offset: int = 0
+    num_rows: int | None = None
+
+    def of(self, matches: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return those of the next matching rows that are inside."""
+        inside = matches[self.offset :][: self.num_rows]
+        self.offset = max(0, self.offset - len(matches))
+        self.num_rows = None if self.num_rows is None else self.num_rows - len(inside)
+        return inside
+
+
 def _windows(
     files: OpenFiles, fragments: Iterable[Fragment], plan: ScanPlan, limit: int | None, offset: int
 ) -> Iterator[Work[Iterator[pa.RecordBatch]]]:
@@ -170,7 +187,7 @@ def scan_fragment(
     """Read the rows [start, end) of one fragment (offsets; deleted rows counted, but not returned)."""
     end = reader.physical_rows if end is None else end
     if plan.predicate is not None:
-        yield from _scan_filtered(reader, plan, start, end)
+        yield from _scan_filtered(reader, plan, start, end, _Window())
         return
     batches = reader.scan(plan.projection, start=start, end=end, batch_size=plan.batch_size, is_kept=plan.is_kept)
     for rows in batches:
@@ -429,8 +446,10 @@ def _both(plan: ScanPlan) -> Schema:
     return Schema((*plan.filter_projection.fields, *plan.rest.fields))
 
 
-def _scan_filtered(reader: RowSource, plan: ScanPlan, start: int, end: int) -> Iterator[pa.RecordBatch]:
-    for batch in _matching_batches(reader, plan, start, end):
+def _scan_filtered(
+    reader: RowSource, plan: ScanPlan, start: int, end: int, window: _Window
+) -> Iterator[pa.RecordBatch]:
+    for batch in _matching_batches(reader, plan, start, end, window):
         if batch.num_rows <= plan.batch_size:
             yield batch
             continue
@@ -439,18 +458,23 @@ def _scan_filtered(reader: RowSource, plan: ScanPlan, start: int, end: int) -> I
             yield batch_of(list(map(settled, part.columns)), batch.schema, part.num_rows)
 
 
-def _matching_batches(reader: RowSource, plan: ScanPlan, start: int, end: int) -> Iterator[pa.RecordBatch]:
-    """Matching rows; batches may be larger than the plan's."""
+def _matching_batches(
+    reader: RowSource, plan: ScanPlan, start: int, end: int, window: _Window
+) -> Iterator[pa.RecordBatch]:
+    """Matching rows inside of a window; batches may be larger than the plan's."""
     decided, most_rows = _decided(reader, plan, start, end), _step(reader, plan)
     if isinstance(reader, FragmentReader) and decided is not None and len(decided) <= (end - start) * SPARSE_SHARE:
+        decided = window.of(decided)
         for at in range(0, len(decided), most_rows):
             yield take_offsets(reader, plan, decided[at : at + most_rows])
         return
     sparse = _Sparse()
     read: Callable[[range, npt.NDArray[np.int64] | None], list[pa.Array]] | None = None
     for match in _matches(reader, plan, start, end):
-        indices, num_rows = np.flatnonzero(match.mask), len(match.mask)
+        indices, num_rows = window.of(np.flatnonzero(match.mask)), len(match.mask)
         if not len(indices):
+            if window.num_rows == 0:
+                break
             continue
         offsets = match.offsets(indices)
         columns = match.pick(indices)

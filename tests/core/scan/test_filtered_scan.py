@@ -16,6 +16,7 @@ from lance_core.file.read import plan, reader, strategy
 from lance_core.file.write import writer
 from lance_core.scan import fragments
 from lance_core.scan import plan as scan_plan
+from lance_core.scan.fragment_reader import FragmentReader
 from lance_core.sql.predicate import Predicate
 
 pytestmark = pytest.mark.slow
@@ -372,3 +373,25 @@ def test_large_rows_are_looked_at_in_small_steps(tmp_path, asked):
     found = pa.Table.from_batches(table.to_batches(filter=CONDITION, batch_size=8))
     assert found.equals(rows.take(list(range(0, 90, 3))))
     assert max(asked) <= 64
+
+
+@pytest.mark.parametrize("is_indexed", [False, True])
+@pytest.mark.parametrize(("limit", "offset"), [(0, 0), (3, 0), (3, 5), (4, 18), (60, 1), (1, 70)])
+def test_with_a_limit_only_rows_inside_of_it_are_fetched(tmp_path, monkeypatch, is_indexed, limit, offset):
+    rows = pa.table({"k": [i % 100 for i in range(7000)], "s": [f"row {i}" for i in range(7000)]})
+    table = lance_core.write_dataset(rows, tmp_path / "t", max_rows_per_file=2000)
+    if is_indexed:
+        table.create_scalar_index("k", "BTREE")
+    table.delete("s = 'row 107'")
+    expected = [i for i in range(7000) if i % 100 == 7 and i != 107][offset:][:limit]
+    fetched = []
+    taking = FragmentReader.taking
+
+    def counted(reader, projection, offsets):
+        fetched.append(len(offsets))
+        return taking(reader, projection, offsets)
+
+    monkeypatch.setattr(FragmentReader, "taking", counted)
+    found = table.to_table(columns=["s"], filter="k = 7", limit=limit, offset=offset)
+    assert found["s"].to_pylist() == [f"row {i}" for i in expected]
+    assert sum(fetched) == len(expected)
