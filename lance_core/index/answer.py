@@ -228,7 +228,9 @@ def or_(left: RowAnswer, right: RowAnswer) -> RowAnswer:
 
 def narrowed(left: RowAnswer, right: RowAnswer) -> RowAnswer:
     """Return what two answers to the same question say together."""
-    return _combined(np.bitwise_and, left, right)
+    bounds, left_codes, right_codes = _aligned(left, right)  # zones stay apart: plans tell that an index was asked
+    is_exact = left.is_exact and right.is_exact
+    return RowAnswer(bounds=bounds, codes=left_codes & right_codes, is_exact=is_exact)
 
 
 def within(answer: RowAnswer, fragment_ids: Int64s, num_rows: Int64s, *, path: str | None = None) -> RowAnswer:
@@ -261,7 +263,11 @@ def within(answer: RowAnswer, fragment_ids: Int64s, num_rows: Int64s, *, path: s
 
 def _combined(rule: Callable[[Codes, Codes], Codes], left: RowAnswer, right: RowAnswer) -> RowAnswer:
     bounds, left_codes, right_codes = _aligned(left, right)
-    return RowAnswer(bounds=bounds, codes=rule(left_codes, right_codes), is_exact=left.is_exact and right.is_exact)
+    codes = rule(left_codes, right_codes)
+    is_change = codes[1:] != codes[:-1]
+    if not is_change.all():  # what comes next has less to go through
+        bounds, codes = bounds[is_change], np.append(codes[:1], codes[1:][is_change])
+    return RowAnswer(bounds=bounds, codes=codes, is_exact=left.is_exact and right.is_exact)
 
 
 def _aligned(left: RowAnswer, right: RowAnswer) -> tuple[Int64s, Codes, Codes]:

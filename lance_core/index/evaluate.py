@@ -33,7 +33,8 @@ def evaluate(condition: Condition, ask: Callable[[Question], RowAnswer]) -> RowA
         case FillNull():
             return answers.fill_null(evaluate(condition.inner, ask), value=condition.value)
         case And():
-            return reduce(answers.and_, [evaluate(part, ask) for part in _joined_ranges(condition)])
+            parts = [evaluate(part, ask) for part in _joined_ranges(condition)]
+            return reduce(answers.and_, sorted(parts, key=lambda part: len(part.bounds)))  # results stay small
         case Or():
             return answers.or_(evaluate(condition.left, ask), evaluate(condition.right, ask))
         case _:

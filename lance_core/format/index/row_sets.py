@@ -33,6 +33,7 @@ _LOW = (1 << _SHIFT) - 1
 _COUNT = struct.Struct("<I")
 _LONG_COUNT = struct.Struct("<Q")
 _PAIR = struct.Struct("<II")
+_NO_ROWS = BitMap()
 _BUFFER_MIN = 16
 """Numbers of a set from which on it pays to work on them as arrays."""
 
@@ -96,10 +97,22 @@ def decode_row_set(data: bytes, *, path: str, among: Mapping[int, BitMap] | None
     Raises:
         CorruptDataError: It is damaged, or stands for all rows of a fragment.
     """
-    sets = _bitmaps(data, path)
-    if among is not None:
-        sets = [(high, rows & among[high]) for high, rows in sets if high in among]
-    return np.concatenate([np.empty(0, np.int64), *(_numbers(rows) + (high << _SHIFT) for high, rows in sets)])
+    return decode_union([data], path=path, among=among)
+
+
+def decode_union(sets: Iterable[bytes], *, path: str, among: Mapping[int, BitMap] | None = None) -> Int64s:
+    """Decode the rows of any of some sets; arguments, result and errors are otherwise those of `decode_row_set`."""
+    by_fragment: dict[int, list[BitMap]] = {}
+    for data in sets:
+        for high, rows in _bitmaps(data, path):
+            by_fragment.setdefault(high, []).append(rows)
+    pieces = [np.empty(0, np.int64)]
+    for high, parts in sorted(by_fragment.items()):
+        rows = parts[0] if len(parts) == 1 else BitMap.union(*parts)
+        if among is not None:
+            rows = rows & among.get(high, _NO_ROWS)
+        pieces.append(_numbers(rows) + (high << _SHIFT))
+    return np.concatenate(pieces)
 
 
 def count_row_set(data: bytes, *, path: str) -> int:

@@ -26,7 +26,7 @@ from lance_core.format.index.bitmap_index import (
     item_type,
 )
 from lance_core.format.index.btree import has_btree
-from lance_core.format.index.row_sets import bitmaps_of, count_row_set, decode_row_set
+from lance_core.format.index.row_sets import bitmaps_of, count_row_set, decode_row_set, decode_union
 from lance_core.index import answer as answers
 from lance_core.index.external_sort import DEFAULT_MEMORY, MEMORY_OPTION
 from lance_core.index.files import check_columns, metadata_number, read_columns
@@ -117,6 +117,10 @@ class Bitmaps:
         """
         return [decode_row_set(data, path=self.path, among=among) for data in self._sets(numbers)]
 
+    def rows_of_any(self, numbers: Int64s, *, among: RowSets | None = None) -> Int64s:
+        """Read the rows that have any of some keys, ascending; arguments are those of `rows`."""
+        return decode_union(self._sets(numbers), path=self.path, among=among)
+
     def counts(self, numbers: Int64s) -> Int64s:
         """Return how many rows have each of some keys, ascending and distinct; what was read once is kept."""
         lacking = numbers[self._counts[numbers] < 0]
@@ -137,7 +141,7 @@ class Bitmaps:
 
     def null_rows(self, *, among: RowSets | None = None) -> Int64s:
         """Read the rows of the key null; ``among`` is as for `rows`."""
-        return np.concatenate([_NO_ROWS, *self.rows(self.null_key, among=among)])
+        return self.rows_of_any(self.null_key, among=among)
 
     def content(self) -> Iterable[tuple[pa.Array, list[Int64s]]]:
         """Read all keys, in batches, and the rows of each."""
@@ -208,7 +212,7 @@ class BitmapSegment(_KeySegment):
         numbers = self._keys_of(question)
         if numbers is None:
             return None
-        rows = np.concatenate([_NO_ROWS, *bitmaps.rows(numbers, among=among)])
+        rows = bitmaps.rows_of_any(numbers, among=among)
         null = bitmaps.null_rows(among=among) if tells_null else _NO_ROWS
         elsewhere = FALSE if tells_null or not bitmaps.num_nulls else FALSE | NULL
         if isinstance(question, Prefix) and not question.is_exact:

@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 
 import lance_core
+from lance_core.format.index import row_sets
 
 NUM_ROWS = 600
 ROWS = pa.table(
@@ -103,3 +104,20 @@ def test_counts_stay_those_of_a_scan(table, change):
     table.checkout_latest()
     for condition in COUNTED:
         assert table.count_rows(condition) == scanned(table, condition), condition
+
+
+def test_sets_of_many_keys_are_joined_before_their_rows_are_told(tmp_path, monkeypatch):
+    table = lance_core.write_dataset(ROWS, tmp_path / "t", max_rows_per_file=250)
+    table.create_scalar_index("k", "BITMAP")
+    told = []
+    numbers = row_sets._numbers
+
+    def counted(rows):
+        told.append(len(rows))
+        return numbers(rows)
+
+    monkeypatch.setattr(row_sets, "_numbers", counted)
+    for condition in ("k < 40", "k IN (1, 2, 3) AND i > 20", "NOT (k < 40 AND i > 20)"):
+        told.clear()
+        assert table.to_table(filter=condition).equals(table.to_table(filter=condition, use_scalar_index=False))
+        assert 0 < len(told) <= 6  # fragments, for matching rows and for null
