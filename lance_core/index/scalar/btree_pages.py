@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from lance_core.common.frozen import frozen
 from lance_core.errors import CorruptDataError
+from lance_core.sql.kernels import pc
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 Int64s: TypeAlias = npt.NDArray[np.int64]
 
+_SIDES: tuple[Side, Side] = "left", "right"
 _MAX_BYTES = 32 << 20
 """Of the pages that are kept for one segment: some hundred pages of numbers."""
 
@@ -37,25 +39,42 @@ class Page:
         values: Its values, ascending.
         keys: What NumPy compares instead of the values; None for text and binary, which are compared one by one.
         ids: Number of the row of each value; None until they were asked for twice.
+        beginning: Bytes that all texts begin with.
+        heads: Shape (values,), the eight bytes behind it of each text, as numbers that have their order.
     """
 
     start: int
     values: pa.Array
     keys: Keys | None
     ids: Int64s | None = None
+    beginning: bytes = b""
+    heads: npt.NDArray[np.uint64] | None = None
 
     @property
     def num_bytes(self) -> int:
         """Bytes in memory, about."""
-        return self.values.nbytes + (0 if self.ids is None else self.ids.nbytes)
+        return self.values.nbytes + sum(extra.nbytes for extra in (self.ids, self.heads) if extra is not None)
 
     def positions(self, keys: Keys, side: Side) -> Int64s:
         """Return the rows where keys stand in order; ``side`` is as for `numpy.searchsorted`."""
         if self.keys is not None:
             return self.start + np.searchsorted(self.keys, keys, side=side)
         bisect = bisect_left if side == "left" else bisect_right
-        texts = _Texts(self.values)
-        return np.array([self.start + bisect(texts, key) for key in keys], np.int64)
+        texts, (lows, highs) = _Texts(self.values), self._spans(keys)
+        positions = [bisect(texts, key, *span) for key, *span in zip(keys, lows.tolist(), highs.tolist(), strict=True)]
+        return self.start + np.array(positions, np.int64)
+
+    def _spans(self, keys: Keys) -> tuple[Int64s, Int64s]:
+        """Return between which values texts stand, judged by the bytes behind what all values of the page begin with.
+
+        To make an object of a value takes 2 µs, and to search for one of 4,096 values makes 12 of them.
+        """
+        wanted = _bytes_of(pa.array(keys, self.values.type))
+        is_alike = pc.starts_with(wanted, pattern=self.beginning).to_numpy(zero_copy_only=False)
+        heads = _heads(wanted, len(self.beginning))
+        assert self.heads is not None  # noqa: S101 for the type checker: pages of texts have them
+        lows, highs = (np.searchsorted(self.heads, heads, side=side) for side in _SIDES)
+        return np.where(is_alike, lows, 0), np.where(is_alike, highs, len(self.values))
 
 
 class PageCache:
@@ -149,11 +168,8 @@ class PageCache:
         for number, start, end in zip(numbers, starts, ends, strict=True):
             part = slice(at, at + end - start)
             at = part.stop
-            read[number] = Page(
-                start,
-                values if is_alone else pa.concat_arrays([values.slice(part.start, end - start)]),
-                None if keys is None else keys[part].copy(),
-            )
+            texts = values if is_alone else pa.concat_arrays([values.slice(part.start, end - start)])
+            read[number] = _text_page(start, texts) if keys is None else Page(start, texts, keys[part].copy())
         self._keep(read)
         return read
 
@@ -176,6 +192,31 @@ class PageCache:
                 self._pages[number] = page
             while self._num_bytes > _MAX_BYTES and len(self._pages) > 1:
                 self._num_bytes -= self._pages.popitem(last=False)[1].num_bytes
+
+
+def _text_page(start: int, values: pa.Array) -> Page:
+    texts = _bytes_of(values)
+    first, last = (texts[0].as_py(), texts[-1].as_py()) if len(texts) else (b"", b"")
+    size = next((at for at, pair in enumerate(zip(first, last, strict=False)) if len(set(pair)) > 1), len(first))
+    return Page(start, values, None, beginning=first[:size], heads=_heads(texts, size))
+
+
+def _bytes_of(texts: pa.Array) -> pa.Array:
+    is_large = pa.types.is_large_string(texts.type) or pa.types.is_large_binary(texts.type)
+    return texts.view(pa.large_binary() if is_large else pa.binary())
+
+
+def _heads(texts: pa.Array, skipped: int) -> npt.NDArray[np.uint64]:
+    """Return the eight bytes of each text behind some others as a number; where a text ends, zeros follow."""
+    _, offsets, data = texts.buffers()
+    dtype = np.int64 if pa.types.is_large_binary(texts.type) else np.int32
+    edges = np.frombuffer(offsets, dtype)[texts.offset : texts.offset + len(texts) + 1].astype(np.int64)
+    if data is None or not len(data):
+        return np.zeros(len(texts), np.uint64)
+    at = (edges[:-1] + skipped)[:, None] + np.arange(8)
+    memory = np.frombuffer(data, np.uint8).take(at, mode="clip")
+    memory[at >= edges[1:, None]] = 0
+    return memory.view(">u8").ravel().astype(np.uint64)
 
 
 def _joined(starts: list[int], ends: list[int]) -> Int64s:

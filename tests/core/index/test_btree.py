@@ -1,5 +1,6 @@
 """B-trees: what they answer, what they leave to the scan, and how damage is told; in tests/compat pylance judges."""
 
+import bisect
 import math
 import os
 import uuid
@@ -17,7 +18,7 @@ from lance_core.index.column import find_column
 from lance_core.index.files import SegmentFiles
 from lance_core.index.order import sort_keys
 from lance_core.index.protocol import SegmentTarget
-from lance_core.index.scalar import bitmap, btree
+from lance_core.index.scalar import bitmap, btree, btree_pages
 from lance_core.index.scalar.btree import BTREE
 from lance_core.index.scalar.btree_pages import PageCache
 from lance_core.sql.pruning import Comparison, IsNull, Membership, Prefix
@@ -304,3 +305,56 @@ def test_many_scattered_rows_are_copied_so_that_their_file_is_not_mapped(tmp_pat
     segment, _ = opened(dataset)
     with pytest.raises(CorruptDataError):
         segment.find(pa.array(range(0, 300_000, 400)))
+
+
+@given(
+    st.sampled_from([pa.string(), pa.large_binary()]),
+    st.lists(st.text("ab\0é", max_size=12), min_size=1, max_size=40),
+    st.lists(st.text("ab\0é", max_size=12), min_size=1, max_size=12),
+    st.text("aé", max_size=3),
+)
+@settings(max_examples=200, deadline=None)
+def test_texts_are_found_among_those_of_a_page(kind, texts, wanted, beginning):
+    """Whatever their first bytes have in common; a text that ends is less than one that goes on with a zero."""
+    values = pa.array(sorted((beginning + text).encode() for text in texts), pa.large_binary()).cast(kind)
+    keys = sort_keys(pa.array([(beginning + text).encode() for text in wanted[1:]] + [wanted[0].encode()]).cast(kind))
+    page = btree_pages._text_page(7, values)
+    ordered = values.to_pylist()
+    assert page.positions(keys, "left").tolist() == [7 + bisect.bisect_left(ordered, key) for key in keys]
+    assert page.positions(keys, "right").tolist() == [7 + bisect.bisect_right(ordered, key) for key in keys]
+
+
+def test_few_texts_of_a_page_are_looked_at(tmp_path, monkeypatch):
+    rows = pa.table({"s": [f"https://example.com/{i * 7919 % 20_011}" for i in range(20_000)]})
+    dataset = lance_core.write_dataset(rows, tmp_path / "t")
+    dataset.create_scalar_index("s", "BTREE")
+    texts = ", ".join(f"'https://example.com/{i}'" for i in range(100, 300))
+    assert dataset.count_rows(f"s IN ({texts})") == 200
+    looked_at = []
+    get = btree_pages._Texts.__getitem__
+
+    def counted(values, position):
+        looked_at.append(position)
+        return get(values, position)
+
+    monkeypatch.setattr(btree_pages._Texts, "__getitem__", counted)
+    assert dataset.count_rows(f"s IN ({texts})") == 200
+    assert len(looked_at) <= 2 * 200
+
+
+def test_all_pages_of_numbers_are_kept_once_they_are_asked_for_again(dataset, monkeypatch):
+    monkeypatch.setattr(btree, "_LEAST_PAGES", 2)
+    condition = f"x IN ({', '.join(map(str, range(0, 20_000, 400)))})"
+    expected = len(dataset.to_table(filter=condition, use_scalar_index=False))
+    read = []
+    take = PageCache.take
+
+    def counted(cache, columns, rows, **options):
+        read.append(columns)
+        return take(cache, columns, rows, **options)
+
+    monkeypatch.setattr(PageCache, "take", counted)
+    for num_reads in (2, 1, 0):
+        read.clear()
+        assert dataset.count_rows(condition) == expected
+        assert len(read) == num_reads
