@@ -69,6 +69,11 @@ class LeavesField:
         return min([column.num_rows for column, _ in self.leaves])
 
     @property
+    def is_known(self) -> bool:
+        """True if nothing has to be read to find any of its rows."""
+        return all([all(pages.ready) for _, pages in self.leaves])
+
+    @property
     def stored_row_bytes(self) -> float:
         """Stored bytes of a row, in a leaf on average."""
         num_bytes = sum([column.num_bytes for column, _ in self.leaves])

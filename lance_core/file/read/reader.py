@@ -476,7 +476,10 @@ class DataFileReader(KeepsLast):
             end: Row behind the last one.
             keeps: Whatever there is room for may be cached; else a few MiB of the file.
         """
-        most = None if keeps else strategy.streamed_bytes(len(columns))
+        before = self._opened_before(projection, columns)
+        is_known = before is not None and all(isinstance(field, LeavesField) and field.is_known for field in before.fields)
+        # Nothing is learned of a file that is known: to forget it would take as much memory again.
+        most = None if keeps or is_known else strategy.streamed_bytes(len(columns))
 
         def opened() -> tuple[list[FieldReader], FileCache]:
             FILE_CACHES.renew(self._cache)
@@ -493,15 +496,22 @@ class DataFileReader(KeepsLast):
 
     def _opened(self, projection: Schema, columns: Mapping[int, int]) -> Opened:
         """The fields of a projection; many calls in a row ask for the same, and so does who opens the file again."""
-        for opened in list(self._cache.opened):
-            if opened.projection == projection and opened.columns == columns:
-                return opened
+        before = self._opened_before(projection, columns)
+        if before is not None:
+            return before
         FILE_CACHES.renew(self._cache)
         fields, schema = self._content.fields(projection, columns, self._cache), projection.to_arrow()
         is_settled = not any(needs_settling(column.type) for column in schema)
         result = Opened(projection, dict(columns), schema, fields, self._num_rows(fields), is_settled)
         self._cache.keep(result)
         return result
+
+    def _opened_before(self, projection: Schema, columns: Mapping[int, int]) -> Opened | None:
+        """Return the fields of a projection if they are open."""
+        for opened in list(self._cache.opened):
+            if opened.projection == projection and opened.columns == columns:
+                return opened
+        return None
 
     def _num_rows(self, wanted: list[FieldReader]) -> int:
         return min([column.num_rows for column in wanted]) if wanted else self.num_rows

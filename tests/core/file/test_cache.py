@@ -250,6 +250,16 @@ def test_a_stream_keeps_little(data_file, monkeypatch, most):
         assert _scan(_reader(data_file), is_kept=False, batch_size=1000).equals(TABLE)
 
 
+def test_a_stream_of_a_file_that_is_known_opens_no_field_again(data_file, monkeypatch):
+    """However much that is: what is known stays, and the fields would take as much again."""
+    monkeypatch.setattr("lance_core.file.read.strategy.MOST_STREAMED_BYTES", -1)
+    data_file.write(TABLE)
+    assert _scan(_reader(data_file), is_kept=True).equals(TABLE)
+    monkeypatch.setattr("lance_core.file.read.reader.ContentV21.fields", None)
+    for _ in range(2):
+        assert _scan(_reader(data_file), is_kept=False, batch_size=1000).equals(TABLE)
+
+
 def test_an_opened_column_takes_few_objects(data_file):
     """Forty files of a thousand columns have forty thousand: the garbage collector goes through all of them."""
     table = pa.table({f"c{number}": np.arange(100) * number % 7 for number in range(200)})
