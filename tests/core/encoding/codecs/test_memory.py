@@ -38,6 +38,17 @@ def test_gather_takes_any_ranges(pairs, in_order):
     assert memory.gather(DATA, starts, sizes).tobytes() == slow_gather(starts, sizes)
 
 
+def test_python_joins_so_many_ranges_in_all_before_it_imports_kernels(monkeypatch):
+    """Not so many in each call: a stream would pay more than the import for every million rows."""
+    monkeypatch.setattr(memory, "_MOST_RANGES_JOINED", 2)
+    monkeypatch.setattr(memory, "_KERNELS", "not imported")
+    joined = memory._JoinedRanges()
+    half = memory._MOST_JOINED_BEFORE_IMPORT // 2
+    assert [joined.joins(count) for count in (half, half, 3, 2, 3)] == [True, True, False, True, False]
+    monkeypatch.setattr(memory, "_KERNELS", "sys")
+    assert not memory._JoinedRanges().joins(3)
+
+
 @pytest.mark.parametrize("step", [5, 7, 40])
 def test_gather_of_even_ranges(step):
     starts = np.arange(4, dtype=np.int64) * step + 3
