@@ -139,6 +139,8 @@ def _unpack_runs(
 
     A run has one width, and only its last block may not be full: what that leaves over is overwritten by the next run.
     """
+    if len(widths) < _LEAST_RUN:  # a long row is in one block or two
+        return None
     is_last = np.ones(len(widths), np.bool_)
     np.not_equal(widths[1:], widths[:-1], out=is_last[:-1])
     is_last |= counts != BLOCK

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 import pyarrow as pa
 
 from lance_core.common.frozen import NamedTuple
-from lance_core.encoding.arrow_values import settled
+from lance_core.encoding.arrow_values import needs_settling, settled
 from lance_core.encoding.kernels import check_places, take_inside
 
 if TYPE_CHECKING:
@@ -73,6 +73,11 @@ def pick_joined(arrays: list[pa.Array], selected: Int64s | None) -> list[pa.Arra
 def joined(arrays: list[pa.Array]) -> pa.Array:
     """Return consecutive rows of a field as one array."""
     return settled(arrays[0]) if len(arrays) == 1 else pa.concat_arrays(arrays)
+
+
+def are_settled(schema: pa.Schema) -> bool:
+    """Return whether no array of these fields has to be copied before others work with it."""
+    return not any(needs_settling(kind) for kind in schema.types)
 
 
 def num_bytes_of(arrays: list[pa.Array], num_rows: int) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from lance_core.encoding.plans import Ranges
     from lance_core.file.source import FileBytes
     from lance_core.store.base import PendingRead
+
+_T = TypeVar("_T")
 
 
 class PageBytes:
@@ -91,6 +93,13 @@ class PageBytes:
         for coming in self._coming.values():
             coming.read.cancel()
         self._coming.clear()
+
+    def closing(self, results: Iterator[_T]) -> Iterator[_T]:
+        """Yield results; whoever stops before the last one leaves no reads behind."""
+        try:
+            yield from results
+        finally:
+            self.close()
 
     def _fetch(self, ranges: Ranges) -> list[list[tuple[int, pa.Buffer]]]:
         """For each range the buffers that hold it one after the other, and where they begin in the file."""

@@ -71,7 +71,7 @@ class LeavesField:
     @property
     def is_known(self) -> bool:
         """True if nothing has to be read to find any of its rows."""
-        return all([all(pages.ready) for _, pages in self.leaves])
+        return all(all(pages.ready) for _, pages in self.leaves)
 
     @property
     def stored_row_bytes(self) -> float:
@@ -102,6 +102,11 @@ class LeavesField:
             return leaves[0] if is_done else [join_leaves(field, kind, [array]) for array in leaves[0]]
         whole = [arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays) for arrays in leaves]
         return [join_leaves(field, kind, whole)]
+
+
+def are_known(fields: Sequence[FieldReader]) -> bool:
+    """Return whether nothing has to be read to find any rows of fields of a file."""
+    return all(isinstance(field, LeavesField) and field.is_known for field in fields)
 
 
 def plan_rows(

@@ -14,15 +14,15 @@ import pyarrow as pa
 
 from lance_core.common.frozen import mutable
 from lance_core.common.last_made import KeepsLast
-from lance_core.encoding.arrow_values import batch_of, needs_settling
+from lance_core.encoding.arrow_values import batch_of
 from lance_core.encoding.kernels import numbers_array
 from lance_core.errors import CorruptDataError, InvalidInputError, LanceError
 from lance_core.file.container import Container
 from lance_core.file.read import strategy
 from lance_core.file.read.cache import FILE_CACHES, FileCache
 from lance_core.file.read.column_read import touched_extents
-from lance_core.file.read.field_reader import Opened, cuts_of, joined, num_bytes_of, sliced
-from lance_core.file.read.plan import LeavesField, plan_dictionary, plan_ranges, plan_rows, plan_take
+from lance_core.file.read.field_reader import Opened, are_settled, cuts_of, joined, num_bytes_of, sliced
+from lance_core.file.read.plan import LeavesField, are_known, plan_dictionary, plan_ranges, plan_rows, plan_take
 from lance_core.file.read.v2_1 import ContentV21
 from lance_core.file.read.wanted import Wanted
 from lance_core.file.source import FileBytes
@@ -206,7 +206,7 @@ class DataFileReader(KeepsLast):
         with self._blame:
             pages = self._page_bytes(stream.fields, range(start, end))
         batches = self._scan(stream, range(start, end), pages, batch_size=batch_size, windows=windows, step=step)
-        return batches if pages is None else _closing(batches, pages)
+        return batches if pages is None else pages.closing(batches)
 
     def scan_dictionary(
         self, projection: Schema, columns: Mapping[int, int], *, start: int, end: int, batch_size: int
@@ -227,7 +227,7 @@ class DataFileReader(KeepsLast):
             stream = self._stream(projection, columns, end, keeps=True)
             pages = self._page_bytes(stream.fields, range(start, end))
         parts = self._scan_dictionary(stream, range(start, end), pages, batch_size)
-        yield from parts if pages is None else _closing(parts, pages)
+        yield from parts if pages is None else pages.closing(parts)
 
     def _scan_dictionary(
         self, stream: _Stream, rows: range, pages: PageBytes | None, batch_size: int
@@ -415,7 +415,7 @@ class DataFileReader(KeepsLast):
             if windows is not None:
                 sizes = [num_bytes_of(field, high - low) for field in arrays]
                 windows.learn(sizes, high - low)
-            if arrays and all(len(field) == 1 and not needs_settling(field[0].type) for field in arrays):
+            if arrays and stream.is_settled and max(map(len, arrays)) == 1:
                 whole = batch_of([field[0] for field in arrays], schema, high - low)
                 if windows is None:  # the arrays of a wide window are many: each batch would slice all of them
                     yield whole
@@ -477,7 +477,7 @@ class DataFileReader(KeepsLast):
             keeps: Whatever there is room for may be cached; else a few MiB of the file.
         """
         before = self._opened_before(projection, columns)
-        is_known = before is not None and all(isinstance(field, LeavesField) and field.is_known for field in before.fields)
+        is_known = before is not None and are_known(before.fields)
         # Nothing is learned of a file that is known: to forget it would take as much memory again.
         most = None if keeps or is_known else strategy.streamed_bytes(len(columns))
 
@@ -489,10 +489,11 @@ class DataFileReader(KeepsLast):
         if FILE_CACHES.has_room(self._cache, most):
             fields = self._opened(projection, columns)
             _check_end(end, fields.num_rows)
-            return _Stream(fields.fields, fields.schema, end, self._cache, opened, most)
+            return _Stream(fields.fields, fields.schema, fields.is_settled, end, self._cache, opened, most)
         fields, cache = opened()
         _check_end(end, self._num_rows(fields))
-        return _Stream(fields, projection.to_arrow(), end, cache, None, most)
+        schema = projection.to_arrow()
+        return _Stream(fields, schema, are_settled(schema), end, cache, None, most)
 
     def _opened(self, projection: Schema, columns: Mapping[int, int]) -> Opened:
         """The fields of a projection; many calls in a row ask for the same, and so does who opens the file again."""
@@ -501,8 +502,7 @@ class DataFileReader(KeepsLast):
             return before
         FILE_CACHES.renew(self._cache)
         fields, schema = self._content.fields(projection, columns, self._cache), projection.to_arrow()
-        is_settled = not any(needs_settling(column.type) for column in schema)
-        result = Opened(projection, dict(columns), schema, fields, self._num_rows(fields), is_settled)
+        result = Opened(projection, dict(columns), schema, fields, self._num_rows(fields), are_settled(schema))
         self._cache.keep(result)
         return result
 
@@ -562,14 +562,6 @@ class _Blame:
             raise CorruptDataError(f"the file is damaged: {error}", path=self._path) from error
 
 
-def _closing(results: Iterator[_T], pages: PageBytes) -> Iterator[_T]:
-    """Yield results; whoever stops before the last one leaves no reads behind."""
-    try:
-        yield from results
-    finally:
-        pages.close()
-
-
 def _check_end(end: int, num_rows: int) -> None:
     if end > num_rows:
         raise InvalidInputError(f"there is no row {end - 1} in a file of {num_rows} rows")
@@ -582,6 +574,7 @@ class _Stream:
     Attributes:
         fields: The fields.
         schema: Of what is read.
+        is_settled: See `Opened`.
         end: Row behind the last one.
         cache: Takes the metadata of their pages.
         opened: Opens the fields with a cache for the stream alone; None if they have that.
@@ -590,6 +583,7 @@ class _Stream:
 
     fields: list[FieldReader]
     schema: pa.Schema
+    is_settled: bool
     end: int
     cache: FileCache
     opened: Callable[[], tuple[list[FieldReader], FileCache]] | None
