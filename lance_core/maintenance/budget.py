@@ -41,6 +41,11 @@ class Budget:
     batch_size: int | None
     copy_bytes: int
 
+    @property
+    def may_join(self) -> bool:
+        """Return whether small fragments may be read together: the scan chooses the batches, since enough rows fit."""
+        return self.batch_size is None
+
 
 def make_budget(max_bytes: int, *, num_columns: int, fragments: Sequence[Fragment], batch_size: int | None) -> Budget:
     """Divide the memory of a task.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +17,7 @@ from lance_core.errors import CorruptDataError, LanceError
 from lance_core.file.write.page_copy import open_pages
 from lance_core.file.write.page_merge import merge_pages
 from lance_core.format.table.paths import data_file_path
+from lance_core.scan.fragment_run import runs_of
 from lance_core.scan.fragments import scan_fragment
 from lance_core.table.locations import sized_reader
 from lance_core.table.read_ahead import each
@@ -28,7 +30,9 @@ if TYPE_CHECKING:
     from lance_core.format.schema import Field, Schema
     from lance_core.format.table.fragment import DataFile, Fragment
     from lance_core.format.table.manifest import Manifest
+    from lance_core.maintenance.budget import Budget
     from lance_core.scan.fragment_reader import FragmentReader
+    from lance_core.scan.open_files import OpenFiles
     from lance_core.scan.plan import ScanPlan
     from lance_core.store.base import ObjectReader, Store
 
@@ -44,26 +48,39 @@ _VERSIONS = {(2, 1): "2.1", (2, 2): "2.2"}
 """Versions whose pages can be put together; the new file must be of one of them, too."""
 
 
+def live_batches(
+    files: OpenFiles, readers: Sequence[FragmentReader], plan: ScanPlan, *, may_join: bool
+) -> Iterator[pa.RecordBatch]:
+    """Read the rows of some fragments that are not deleted, in order.
+
+    Args:
+        files: The dataset's open files.
+        readers: The fragments.
+        plan: What to read.
+        may_join: Small fragments may be read together, which takes the memory of a scan.
+    """
+    sources = runs_of(files, [reader.fragment for reader in readers], plan) if may_join else readers
+    return chain.from_iterable(scan_fragment(source, plan) for source in sources)
+
+
 def stage_live_rows(
-    store: Store,
+    files: OpenFiles,
     manifest: Manifest,
     readers: Sequence[FragmentReader],
     plan: ScanPlan,
     *,
     new_uuid: Callable[[], bytes],
-    page_bytes: int,
-    max_bytes: int,
+    budget: Budget,
 ) -> tuple[Fragment, ...]:
     """Write the rows of some fragments that are not deleted, in order, into one new file.
 
     Args:
-        store: The dataset.
+        files: The dataset's open files.
         manifest: The version that the fragments are from.
         readers: The fragments.
         plan: All columns of them.
         new_uuid: Where the name of the new file comes from.
-        page_bytes: Bytes of Arrow data that make a page of one column.
-        max_bytes: Bytes of files that are in memory at the same time.
+        budget: How much may be in memory at the same time.
 
     Returns:
         A fragment with id 0; none if there are no rows.
@@ -71,15 +88,15 @@ def stage_live_rows(
     Raises:
         CorruptDataError: A file is damaged; nothing is left behind.
     """
-    schema, version = manifest.schema, manifest.new_file_version
+    store, schema, version, page_bytes = files.store, manifest.schema, manifest.new_file_version, budget.page_bytes
     staging = FileStaging(store=store, fields=schema, version=version, new_uuid=new_uuid, page_bytes=page_bytes)
     try:
-        for group in _groups(manifest, readers, min(max_bytes, _JOINED_BYTES)):
-            if len(group) > 1 and _merged(store, manifest, group, plan, staging, page_bytes=page_bytes):
+        for version, group in _groups(manifest, readers, min(budget.copy_bytes, _JOINED_BYTES)):
+            can_merge = version is not None and len(group) > 1
+            if can_merge and _merged(store, manifest, group, plan, staging, page_bytes=page_bytes):
                 continue
-            for reader in group:
-                for batch in scan_fragment(reader, plan):
-                    staging.write(fit_batch(batch, schema))
+            for batch in live_batches(files, group, plan, may_join=budget.may_join):
+                staging.write(fit_batch(batch, schema))
         staging.finish()
         staging.complete()
     except BaseException:
@@ -193,27 +210,27 @@ def _open(store: Store, schema: Schema, file: DataFile, version: str) -> tuple[O
         raise
 
 
-def _groups(manifest: Manifest, readers: Sequence[FragmentReader], max_bytes: int) -> Iterator[list[FragmentReader]]:
-    """Neighbours whose pages can be put together; others by themselves."""
+def _groups(
+    manifest: Manifest, readers: Sequence[FragmentReader], max_bytes: int
+) -> Iterator[tuple[str | None, list[FragmentReader]]]:
+    """Neighbours whose pages can be put together, and the version of their files; None for others."""
     schema = manifest.schema
     are_flat = bool(schema.fields) and all(map(is_flat, schema.fields))
     are_flat = are_flat and manifest.data_storage_version in _VERSIONS.values()
     group: list[FragmentReader] = []
-    num_bytes, version = 0, ""
+    num_bytes, group_version = 0, None
     for reader in readers:
-        groups = _joinable(reader.fragment, schema) if are_flat else None
-        size = reader.fragment.files[0].file_size_bytes if groups else 0
-        if group and (groups != version or num_bytes + size > max_bytes or len(group) == _JOINED_FILES):
-            yield group
+        version = _joinable(reader.fragment, schema) if are_flat else None
+        size = reader.fragment.files[0].file_size_bytes if version else 0
+        is_full = version is not None and (num_bytes + size > max_bytes or len(group) == _JOINED_FILES)
+        if group and (version != group_version or is_full):
+            yield group_version, group
             group, num_bytes = [], 0
-        if groups is None:
-            yield [reader]
-            continue
         group.append(reader)
         num_bytes += size
-        version = groups
+        group_version = version
     if group:
-        yield group
+        yield group_version, group
 
 
 def _joinable(fragment: Fragment, schema: Schema) -> str | None:

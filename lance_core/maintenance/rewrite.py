@@ -12,7 +12,6 @@ import time
 import uuid
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import field, replace
-from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,11 +27,10 @@ from lance_core.format.table.operations import Rewrite, RewriteGroup
 from lance_core.format.table.row_ids import encode_row_ids, encode_row_versions
 from lance_core.format.table.transaction import Transaction
 from lance_core.maintenance.budget import LEAST_MEMORY, make_budget
-from lance_core.maintenance.live_rows import stage_live_rows
+from lance_core.maintenance.live_rows import live_batches, stage_live_rows
 from lance_core.maintenance.remap import RemappedIndices
 from lance_core.maintenance.verbatim import MIN_PAGE_BYTES, can_copy, stage_copy
 from lance_core.scan.fragment_reader import FragmentReader
-from lance_core.scan.fragments import scan_fragment
 from lance_core.scan.open_files import OpenFiles
 from lance_core.scan.plan import plan_scan
 from lance_core.table.commit import commit
@@ -153,7 +151,7 @@ def execute_task(
     readers = [FragmentReader(files, fragment) for fragment in task.fragments]
     new = _copied(snapshot, task, options, budget, new_uuid)
     if new is None:
-        new = _reencoded(snapshot, task, readers, options=options, budget=budget, new_uuid=new_uuid)
+        new = _reencoded(files, snapshot, task, readers, options=options, budget=budget, new_uuid=new_uuid)
     if manifest.uses_stable_row_ids:
         new = _with_lineage(readers, new)
     return RewriteResult(read_version=task.read_version, original_fragments=task.fragments, new_fragments=new)
@@ -179,6 +177,7 @@ def _copied(
 
 
 def _reencoded(
+    files: OpenFiles,
     snapshot: Snapshot,
     task: RewriteTask,
     readers: Sequence[FragmentReader],
@@ -198,23 +197,15 @@ def _reencoded(
         with_row_address=False,
         blob_view=BlobView.VALUES,
     )
-    store, page_bytes = snapshot.store, budget.page_bytes
+    store = snapshot.store
     with naming(store):
         if _fits(task, options) and not _changes_version(manifest, task, options):
-            return stage_live_rows(
-                store,
-                manifest,
-                readers,
-                plan,
-                new_uuid=new_uuid,
-                page_bytes=page_bytes,
-                max_bytes=budget.copy_bytes,
-            )
+            return stage_live_rows(files, manifest, readers, plan, new_uuid=new_uuid, budget=budget)
         return stage_fragments(
             store,
             manifest.schema,
-            chain.from_iterable(scan_fragment(reader, plan) for reader in readers),
-            limits=replace(_limits(task, options), page_bytes=page_bytes),
+            live_batches(files, readers, plan, may_join=budget.may_join),
+            limits=replace(_limits(task, options), page_bytes=budget.page_bytes),
             data_storage_version=options.data_storage_version or manifest.new_file_version,
             new_uuid=new_uuid,
         )

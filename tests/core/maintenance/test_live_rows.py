@@ -98,6 +98,56 @@ def test_groups(tmp_path, calls, monkeypatch):
     assert dataset.to_table() == expected
 
 
+def nested(rows=ROWS):
+    lists = [None if i % 11 == 0 else [f"t{i % 5}"] * (i % 4) for i in range(rows)]
+    structs = [None if i % 13 == 0 else {"zip": i % 7, "street": f"street {i % 9}"} for i in range(rows)]
+    return pa.table({"id": range(rows), "tags": lists, "addr": structs})
+
+
+@pytest.mark.parametrize("mode", ["one file", "several files"])
+def test_a_small_nested_fragment_costs_few_calls(tmp_path, calls_of, mode):
+    """Each read by itself takes 2,700 calls."""
+    counts = []
+    for number in (20, 120):
+        for name in ("warm", "counted"):
+            path = tmp_path / f"{number} {name}"
+            dataset = lance_core.write_dataset(nested(), path, max_rows_per_file=ROWS // number)
+            dataset.delete("id % 10 = 3")
+            before = dataset.to_table()
+            target = {"target_rows_per_fragment": 300} if mode == "several files" else {}
+            calls = calls_of(lambda dataset=dataset, target=target: dataset.optimize.compact_files(**target))
+            assert dataset.to_table() == before
+        counts.append(calls)
+    assert (counts[1] - counts[0]) / 100 <= 600, counts
+
+
+@pytest.mark.parametrize("is_stable", [False, True])
+def test_nested_rows_and_their_lineage_survive(tmp_path, is_stable):
+    dataset = lance_core.write_dataset(nested(), tmp_path, max_rows_per_file=50, enable_stable_row_ids=is_stable)
+    dataset.delete("id % 7 = 3 or id between 300 and 350")
+    dataset.update({"tags": "null"}, where="id = 1000")
+    columns = [*dataset.schema.names, *(["_rowid"] if is_stable else [])]
+    before = dataset.to_table(columns=columns)
+    dataset.optimize.compact_files(target_rows_per_fragment=400)
+    assert len(dataset.get_fragments()) < 5
+    assert dataset.to_table(columns=columns) == before
+    assert dataset.verify(level="full").is_ok
+
+
+def test_an_error_names_the_damaged_nested_file(tmp_path):
+    dataset = lance_core.write_dataset(nested(), tmp_path, max_rows_per_file=100)
+    path = dataset.get_fragment(7).data_files()[0].path
+    with Path(tmp_path, "data", path).open("r+b") as file:
+        file.seek(100)
+        found = file.read(1)
+        file.seek(100)
+        file.write(bytes([found[0] ^ 255]))
+    files = {one.name for one in Path(tmp_path, "data").iterdir()}
+    with pytest.raises(CorruptDataError, match=path):
+        dataset.optimize.compact_files()
+    assert {one.name for one in Path(tmp_path, "data").iterdir()} == files
+
+
 def test_an_error_names_the_damaged_file(tmp_path):
     dataset = lance_core.write_dataset(table(), tmp_path, max_rows_per_file=100)
     dataset.delete("id = 5")
