@@ -55,6 +55,9 @@ _END = 0
 _MOST_BYTES = 1 << 16
 """Length of a word at most, so that damage does not lead into endless words."""
 
+_MOST_SHARED = 1 << 14
+"""Nodes that are remembered while all words are read: words share their ends."""
+
 _COMMON_INPUTS = b"te/oasripcnw.hlm-du012g=:bf3y5&_4v9678k%?xCDASFIBEjPTzRNM+LOqHG"
 """Inputs by their number in the six low bits, from 1."""
 
@@ -100,17 +103,27 @@ class Fst:
     def items(self) -> Iterator[tuple[bytes, int]]:
         """Return all words and their numbers, in the order of their bytes."""
         pending = [(self._root, 0, b"")]
+        nodes: dict[int, tuple[bool, int, list[tuple[bytes, int, int]]]] = {}
         while pending:
             address, value, word = pending.pop()
-            is_end, final, transitions = self._node(address)
+            node = nodes.get(address)
+            if node is None:
+                if len(nodes) >= _MOST_SHARED:
+                    nodes.clear()
+                node = nodes[address] = self._descending(address)
+            is_end, final, transitions = node
             if is_end:
                 yield word, value + final
             if len(word) > _MOST_BYTES:
                 raise self._damage("has words without end")
-            pending += [
-                (target, value + output, word + bytes((letter,)))
-                for letter, (output, target) in sorted(transitions.items(), reverse=True)
-            ]
+            for letter, output, target in transitions:
+                pending.append((target, value + output, word + letter))
+
+    def _descending(self, address: int) -> tuple[bool, int, list[tuple[bytes, int, int]]]:
+        """Return whether a word ends in a node, the output for that, and its transitions, the last letter first."""
+        is_end, final, transitions = self._node(address)
+        inputs = sorted(transitions.items(), reverse=True)
+        return is_end, final, [(bytes((letter,)), output, target) for letter, (output, target) in inputs]
 
     def near(self, pattern: Pattern) -> Iterator[str]:
         """Return the words that a pattern accepts, in the order of their bytes; begins that lead nowhere are left."""

@@ -6,6 +6,7 @@ stems, stop words, folding - see each distinct word once.
 
 from __future__ import annotations
 
+from functools import cache, lru_cache, partial
 from threading import Lock
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -30,6 +31,10 @@ _MOST_BYTES = 4 << 20
 """Bytes of texts that are cut together."""
 _MOST_KNOWN = 1 << 20
 """Distinct words that an analyzer remembers."""
+_MOST_STEMS, _LONGEST_KNOWN = 1 << 16, 40
+"""Words whose stems the process remembers, and their characters at most: to find a stem takes 50 to 60 us."""
+_STEMMER_LOCK = Lock()
+"""Stemmers keep the word that they work on."""
 
 
 @frozen(kw_only=True)
@@ -74,7 +79,6 @@ class Analyzer:
         self._stop_words: frozenset[str] = chosen if options.remove_stop_words else frozenset()
         self._stem: Callable[[str], str] | None = _stemmer(options.language) if options.stem else None
         self._terms: dict[bytes, str | None] = {}
-        self._lock = Lock()  # stemmers keep the word that they work on
 
     def tokens(self, text: str) -> list[tuple[str, int]]:
         """Return the words of a text and their places."""
@@ -117,10 +121,9 @@ class Analyzer:
         try:
             return self._terms[word]
         except KeyError:
-            with self._lock:
-                if len(self._terms) >= _MOST_KNOWN:
-                    self._terms.clear()
-                term = self._terms[word] = self._filtered(word)
+            if len(self._terms) >= _MOST_KNOWN:
+                self._terms.clear()
+            term = self._terms[word] = self._filtered(word)
             return term
 
     def _filtered(self, word: bytes) -> str | None:
@@ -159,6 +162,25 @@ class Analyzer:
 
 
 def _stemmer(language: str) -> Callable[[str], str]:
+    _language_stemmer(language)  # an unknown language is an error now, not at the first word
+    return partial(_stem, language)
+
+
+def _stem(language: str, word: str) -> str:
+    return _known_stem(language, word) if len(word) <= _LONGEST_KNOWN else _cut_to_stem(language, word)
+
+
+def _cut_to_stem(language: str, word: str) -> str:
+    with _STEMMER_LOCK:
+        return _language_stemmer(language)(word)
+
+
+_known_stem = lru_cache(maxsize=_MOST_STEMS)(_cut_to_stem)
+"""Texts that are appended to a table have most of the words of those before."""
+
+
+@cache
+def _language_stemmer(language: str) -> Callable[[str], str]:
     from snowballstemmer import stemmer  # noqa: PLC0415 rarely needed
 
     return stemmer(language.lower()).stemWord

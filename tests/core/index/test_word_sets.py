@@ -5,9 +5,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lance_core.format.index import fst
 from lance_core.format.index.fst import Fst
 from lance_core.format.index.fst_build import encode_fst
+from lance_core.format.index.inverted_index import TextOptions
+from lance_core.index.text import analyzer
 from lance_core.index.text.inverted_words import ColumnWords, NearPattern, TransducerWords
+from lance_core.index.text.json_analyzer import make_analyzer
 
 WORDS = sorted(["", "fox", "foxes", "fax", "fix", "dog", "straße", "日本", "日曜"])
 
@@ -33,6 +37,41 @@ def test_common_begins_and_ends_are_written_once():
         f"{begin}{middle}{end}".encode() for begin in "abcdef" for middle in range(1000) for end in ("ing", "")
     )
     assert len(encode_fst(words)) < sum(map(len, words)) / 4
+
+
+def test_each_node_of_common_ends_is_decoded_once(monkeypatch):
+    words = sorted(f"{begin}{middle}ing".encode() for begin in "abcdef" for middle in range(1000))
+    decoded, inner = [], Fst._node
+
+    def node(fst, address):
+        decoded.append(address)
+        return inner(fst, address)
+
+    monkeypatch.setattr(Fst, "_node", node)
+    assert [word for word, _ in Fst(encode_fst(words), path="x").items()] == words
+    assert len(decoded) == len(set(decoded))
+
+
+def test_words_are_read_though_few_nodes_are_remembered(monkeypatch):
+    words = sorted(f"{begin}{middle}ing".encode() for begin in "abcdef" for middle in range(100))
+    monkeypatch.setattr(fst, "_MOST_SHARED", 2)
+    assert [word for word, _ in Fst(encode_fst(words), path="x").items()] == words
+
+
+def test_stems_are_found_once_in_a_process(monkeypatch):
+    """A batch that is appended has most of the words of those before."""
+    words = [f"unlikely{letter}ings" for letter in "abcdefgh"]
+    long = "unlikely" * 10
+    found, make = [], analyzer._language_stemmer
+
+    def stemmer(language):
+        return lambda word: (found.append(word), make(language)(word))[1]
+
+    monkeypatch.setattr(analyzer, "_language_stemmer", stemmer)
+    for _ in range(3):
+        tokens = make_analyzer(TextOptions(max_token_length=None)).tokens(" ".join([*words, long]))
+        assert [word for word, _ in tokens] == list(map(make("English"), [*words, long]))
+    assert sorted(found) == sorted([*words, *[long] * 3])  # long ones would take much memory
 
 
 @pytest.mark.parametrize("form", ["transducer", "columns"])
