@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -15,8 +16,9 @@ from lance_core.index.answer import ADDRESS_SHIFT
 from lance_core.scan.candidates import candidate_ranges, decided_matches
 from lance_core.scan.deletions import Offsets, live_mask
 from lance_core.scan.fragment_reader import LEAVES_HAVE_SHAPES, FragmentReader, Rows
-from lance_core.scan.take_together import is_full, is_small, take_together
+from lance_core.scan.take_together import is_full, is_small, pays_together, take_together
 from lance_core.table.once import once
+from lance_core.table.read_ahead import in_turn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -55,10 +57,12 @@ class FragmentRun:
     Args:
         files: The dataset's open files.
         readers: The fragments, each with one data file for all columns that will be asked for.
+        is_narrow: Columns that are read of rows that match take more bytes than those that they are asked of.
     """
 
-    def __init__(self, files: OpenFiles, readers: Sequence[FragmentReader]) -> None:
+    def __init__(self, files: OpenFiles, readers: Sequence[FragmentReader], *, is_narrow: bool = False) -> None:
         self.readers = readers
+        self.is_narrow = is_narrow
         self._files = files
         self._at_hand: FilesAtHand = {}
         self._starts = starts_of(np.array([reader.physical_rows for reader in readers], np.int64))
@@ -95,6 +99,15 @@ class FragmentRun:
         for reader, (low, high) in zip(self.readers, pairwise(self._starts.tolist()), strict=True):
             yield reader, [column.slice(low, high - low) for column in columns]
 
+    def pieces(self, start: int, end: int, most_rows: int) -> Iterator[range]:
+        """Cut rows [start, end) into those of which columns that the condition is not asked of are read together."""
+        if not self.is_narrow:
+            yield range(start, end)
+            return
+        for first, behind in pairwise(self._starts.tolist()):
+            for low in range(max(first, start), min(behind, end), most_rows):
+                yield range(low, min(low + most_rows, behind, end))
+
     def parts(self, offsets: Offsets) -> Iterator[tuple[FragmentReader, int, slice]]:
         """Return for each fragment the offset of its first row, and which of ascending row offsets lie in it."""
         cuts = offsets.searchsorted(self._starts).tolist()
@@ -126,10 +139,13 @@ class FragmentRun:
             yield Rows(start=low, num_rows=count, values=[column.slice(low - start, count) for column in columns])
 
     def cursor(self, projection: Schema, *, end: int) -> Callable[[range, Offsets | None], list[pa.Array]]:
-        """Read ranges of rows; see `FragmentReader.cursor`."""
+        """Read ranges of rows, which are `pieces` of a narrow run; see `FragmentReader.cursor`."""
         del end  # files of a run are read whole
 
         def read(rows: range, selected: Offsets | None) -> list[pa.Array]:
+            if self.is_narrow:
+                ((reader, inside),) = self._ranges(rows.start, rows.stop)
+                return reader.cursor(projection, end=reader.physical_rows)(inside, selected)
             columns = self._read(projection, self._ranges(rows.start, rows.stop))
             return columns if selected is None else [take_inside(column, selected) for column in columns]
 
@@ -137,10 +153,18 @@ class FragmentRun:
 
     def take(self, projection: Schema, offsets: Offsets) -> list[pa.Array]:
         """Read single rows by their ascending offsets."""
-        return self._read(projection, self.split(offsets))
+        wanted = self.split(offsets)
+        if self._are_small or pays_together(wanted, projection, are_small=False):
+            return self._read(projection, wanted)
+        works = (partial(reader.taking, projection, rows) for reader, rows in wanted)
+        return _joined([rows.columns for rows in in_turn(self._files.store, works)])
 
-    def _ranges(self, start: int, end: int) -> list[RowsOfFragment]:
-        ranges: list[RowsOfFragment] = []
+    @once
+    def _are_small(self) -> bool:
+        return all(is_small(reader.stored_size[0]) for reader in self.readers)
+
+    def _ranges(self, start: int, end: int) -> list[tuple[FragmentReader, range]]:
+        ranges: list[tuple[FragmentReader, range]] = []
         for reader, (low, high) in zip(self.readers, pairwise(self._starts.tolist()), strict=True):
             rows = range(max(start, low) - low, min(end, high) - low)
             if rows:
@@ -152,8 +176,12 @@ class FragmentRun:
         columns = take_together(self._files, wanted, projection, self._at_hand) if len(wanted) > 1 else None
         if columns is not None:
             return columns
-        parts = [reader.take(projection, np.asarray(rows, np.int64)) for reader, rows in wanted]
-        return [joined(list(arrays)) for arrays in zip(*parts, strict=True)]
+        return _joined([reader.take(projection, np.asarray(rows, np.int64)) for reader, rows in wanted])
+
+
+def _joined(parts: Sequence[Sequence[pa.Array]]) -> list[pa.Array]:
+    """Return columns of which each fragment has a part."""
+    return [joined(list(arrays)) for arrays in zip(*parts, strict=True)]
 
 
 def runs_of(files: OpenFiles, fragments: Iterable[Fragment], plan: ScanPlan) -> Iterator[RowSource]:
@@ -191,30 +219,34 @@ def _runs(
     most_rows = smallest = max(step, _FIRST_RUN_ROWS)
     largest = max(smallest, min(_RUN_ROWS, _RUN_VALUES // max(1, num_columns)))
     run: list[FragmentReader] = []
-    num_rows = num_bytes = num_large = 0
+    is_narrow, num_rows, num_bytes, num_large = False, 0, 0, 0
     for fragment in fragments:
         reader = FragmentReader(files, fragment)
         size, is_large = _small_size(reader, projections) if can_join else _NOT_SMALL
+        is_large_rest = size is None and can_join and len(projections) > 1 and not files.is_far
+        if is_large_rest:
+            size, is_large = _small_size(reader, projections[:1])
         if size is not None and plan is not None and decided_matches(reader, plan, 0, 1) is not None:
             size = None
         rows = reader.physical_rows
         bound = most_rows if rows <= MOST_ROWS_OF_A_RUN_PAGE else smallest
         is_end = num_rows + rows > bound or is_full(len(run), num_large, num_bytes + (size or 0))
         if run and (size is None or is_end):
-            yield _source(files, run)
-            run, num_rows, num_bytes, num_large = [], 0, 0, 0
+            yield _source(files, run, is_narrow=is_narrow)
+            run, is_narrow, num_rows, num_bytes, num_large = [], False, 0, 0, 0
             most_rows = min(2 * most_rows, largest)
         if size is None:
             yield reader
         elif plan is None or plan.predicate is None or candidate_ranges(reader, plan, 0, rows):
             run.append(reader)
+            is_narrow = is_narrow or is_large_rest
             num_rows, num_bytes, num_large = num_rows + rows, num_bytes + size, num_large + is_large
     if run:
-        yield _source(files, run)
+        yield _source(files, run, is_narrow=is_narrow)
 
 
-def _source(files: OpenFiles, run: list[FragmentReader]) -> RowSource:
-    return run[0] if len(run) == 1 else FragmentRun(files, run)
+def _source(files: OpenFiles, run: list[FragmentReader], *, is_narrow: bool) -> RowSource:
+    return run[0] if len(run) == 1 else FragmentRun(files, run, is_narrow=is_narrow)
 
 
 def _small_size(reader: FragmentReader, projections: Sequence[Schema]) -> tuple[int | None, bool]:

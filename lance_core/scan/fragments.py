@@ -343,8 +343,12 @@ def _matches_in(reader: RowSource, plan: ScanPlan, start: int, end: int) -> Iter
         span = range(rows.start, rows.start + rows.num_rows)
         mask = as_mask(plan.predicate.mask(_predicate_batch(reader, plan, rows.columns, span)))
         live = reader.live_mask(rows.start, rows.start + rows.num_rows)
-        pick = partial(_picked, rows.columns, plan.filter_projection, rows.num_rows)
-        yield _Match(rows.start, mask if live is None else mask & live, pick)
+        mask = mask if live is None else mask & live
+        pieces = reader.pieces(span.start, span.stop, plan.step) if isinstance(reader, FragmentRun) else [span]
+        for piece in pieces:
+            here = slice(piece.start - rows.start, piece.stop - rows.start)
+            columns = [column[here] for column in rows.columns] if piece != span else rows.columns
+            yield _Match(piece.start, mask[here], partial(_picked, columns, plan.filter_projection, len(piece)))
 
 
 def _matches_at(reader: FragmentReader, plan: ScanPlan, offsets: Offsets) -> Iterator[_Match]:
@@ -462,7 +466,8 @@ def _matching_batches(
     reader: RowSource, plan: ScanPlan, start: int, end: int, window: _Window
 ) -> Iterator[pa.RecordBatch]:
     """Matching rows inside of a window; batches may be larger than the plan's."""
-    decided, most_rows = _decided(reader, plan, start, end), _step(reader, plan)
+    is_narrow = isinstance(reader, FragmentRun) and reader.is_narrow
+    decided, most_rows = _decided(reader, plan, start, end), plan.step if is_narrow else _step(reader, plan)
     if isinstance(reader, FragmentReader) and decided is not None and len(decided) <= (end - start) * SPARSE_SHARE:
         decided = window.of(decided)
         for at in range(0, len(decided), most_rows):

@@ -12,11 +12,9 @@ import pyarrow as pa
 from lance_core.encoding.arrow_values import taken
 from lance_core.encoding.kernels import numbers_array
 from lance_core.errors import InvalidInputError
-from lance_core.file.read.field_shapes import shapes_of
-from lance_core.file.read.strategy import are_joined
 from lance_core.scan.fragment_reader import FragmentReader, readers_of
 from lance_core.scan.fragments import taking_offsets
-from lance_core.scan.take_together import is_full, is_small, take_together
+from lance_core.scan.take_together import is_full, is_small, pays_together, take_together
 from lance_core.table.read_ahead import in_turn
 
 if TYPE_CHECKING:
@@ -133,10 +131,7 @@ def _groups(parts: Iterator[_Part]) -> Iterator[tuple[list[_Part], bool]]:
 
 def _joined(files: OpenFiles, group: Sequence[_Part], plan: ScanPlan, *, are_small: bool) -> list[pa.Array] | None:
     """Return the columns of rows of several fragments; None if each fragment has to be read for itself."""
-    leaves = [leaf for shape in shapes_of(plan.projection.fields) for leaf in shape.leaves]
-    widths, have_lists = [leaf.least_width for leaf in leaves], any(leaf.has_lists for leaf in leaves)
-    num_rows = sum([len(offsets) for _, offsets in group])
-    if len(group) < 2 or not are_joined(num_rows, len(group), widths, have_lists=have_lists, are_small=are_small):
+    if not pays_together(group, plan.projection, are_small=are_small):
         return None
     return take_together(files, group, plan.projection)
 

@@ -11,6 +11,8 @@ from lance_core.common.frozen import NamedTuple
 from lance_core.encoding.kernels import aranges, starts_of, take_inside
 from lance_core.errors import LanceError, StoreTimeoutError
 from lance_core.file.integrity import TAIL_SIZE
+from lance_core.file.read.field_shapes import shapes_of
+from lance_core.file.read.strategy import are_joined
 from lance_core.table.read_ahead import in_turn
 
 if TYPE_CHECKING:
@@ -46,6 +48,22 @@ def is_full(num_files: int, num_large: int, num_bytes: int) -> bool:
 def is_small(num_bytes: int) -> bool:
     """Return whether a file is read whole, as far as the manifest knows its size."""
     return 0 < num_bytes <= TAIL_SIZE
+
+
+def pays_together(wanted: Sequence[RowsOfFragment], projection: Schema, *, are_small: bool) -> bool:
+    """Return whether to read rows of several fragments at one go.
+
+    Args:
+        wanted: At least one row of each fragment.
+        projection: Fields to read.
+        are_small: All files are read whole.
+    """
+    if len(wanted) < 2:
+        return False
+    leaves = [leaf for shape in shapes_of(projection.fields) for leaf in shape.leaves]
+    widths, have_lists = [leaf.least_width for leaf in leaves], any(leaf.has_lists for leaf in leaves)
+    num_rows = sum([len(rows) for _, rows in wanted])
+    return are_joined(num_rows, len(wanted), widths, have_lists=have_lists, are_small=are_small)
 
 
 class FragmentPart(NamedTuple):

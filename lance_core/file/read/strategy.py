@@ -181,9 +181,10 @@ MOST_FETCHED_BYTES, MOST_FETCHED_ROWS = 1 << 22, 1 << 19
 ("count 1 %" and "delete 1 %, 50 fragments" of benchmarks/far.py)."""
 
 MOST_JOINED_ROWS, MOST_JOINED_FILE_BYTES, MOST_JOINED_BYTES = 1 << 9, 1 << 19, 1 << 26
-"""Rows of each file, bytes of them, and bytes of copies: with more the steps of a file cost little beside its values,
+"""Rows of each file, bytes of these, and bytes of copies: with more the steps of a file cost little beside its values,
 and a mapped file needs no memory. CPU time, file by file = 1: 40 files of taxi 0.4 with 100 rows of each, 0.6 with 750;
-8 files 0.9 with 125, 1.1 with 500; vectors of 3 KB 0.6 with 25 rows of each, 0.7 with 100, 1.0 with 250."""
+8 files 0.9 with 125, 1.1 with 500; vectors of 3 KB 0.6 with 25 rows of each, 0.7 with 100, 1.0 with 250. Many columns
+of a file are read together already: 40 rows of each of ten files 0.8 of ten columns, 1.4 of forty, 1.9 of 320."""
 
 
 def is_scalar(num_rows: int, num_columns: int) -> bool:
@@ -281,7 +282,7 @@ def are_joined(num_rows: int, num_files: int, widths: list[float], *, have_lists
         return False
     if are_small:
         return True
-    if have_lists and is_scalar(rows_of_each, len(widths)):
+    if len(widths) > MANY_COLUMNS or (have_lists and is_scalar(rows_of_each, len(widths))):
         return False
     return rows_of_each <= MOST_JOINED_ROWS and rows_of_each * sum(widths) <= MOST_JOINED_FILE_BYTES
 

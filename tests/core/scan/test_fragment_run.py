@@ -57,9 +57,9 @@ def runs(monkeypatch):
     """Sizes of the runs that scans are made of."""
     sizes, make = [], fragment_run.FragmentRun.__init__
 
-    def counted(self, files, readers):
+    def counted(self, files, readers, **options):
         sizes.append(len(readers))
-        make(self, files, readers)
+        make(self, files, readers, **options)
 
     monkeypatch.setattr(fragment_run.FragmentRun, "__init__", counted)
     return sizes
@@ -193,4 +193,32 @@ def test_columns_of_large_files_are_read_in_runs_if_they_are_small(tmp_path, run
         table = write_dataset(whole, str(tmp_path / "t"), mode="append")
     assert table.to_table(columns=columns).equals(pa.concat_tables([whole.select(columns or whole.column_names)] * 3))
     assert runs == ([3] if is_run else [])
+    runs.clear()
     assert table.to_table(columns=columns, filter="id % 100 = 17").num_rows == 9
+    assert runs == [3], "its condition is asked of a small column"
+
+
+@pytest.mark.parametrize("batch_size", [None, 40])
+@pytest.mark.parametrize("condition", [(100, 17), (2, 1), (1, 0)])
+def test_large_columns_of_rows_that_match_are_read_fragment_by_fragment_unless_they_are_few(
+    tmp_path, runs, monkeypatch, batch_size, condition
+):
+    (step, kept), count, width = condition, 300, 64
+    monkeypatch.setattr(fragment_run, "_SMALL_FILE_BYTES", count * width * 3)
+    vectors = pa.FixedSizeListArray.from_arrays(pa.array(RNG.random(3 * count * width), pa.float32()), width)
+    rows = pa.table({"id": range(3 * count), "vector": vectors})
+    table = write_dataset(rows, str(tmp_path / "t"), max_rows_per_file=count)
+    table.delete("id % 7 = 3")
+    together, asked = fragment_run.take_together, []
+
+    def noted(files, wanted, projection, at_hand):
+        asked.append((projection.names, len(wanted), sum(len(rows) for _, rows in wanted)))
+        return together(files, wanted, projection, at_hand)
+
+    monkeypatch.setattr(fragment_run, "take_together", noted)
+    left = [k for k in range(3 * count) if k % step == kept and k % 7 != 3]
+    found = pa.Table.from_batches(table.to_batches(filter=f"id % {step} = {kept}", batch_size=batch_size))
+    assert found.equals(rows.take(left))
+    assert runs[-1] == 3
+    assert asked[0] == (("id",), 3, 3 * count)
+    assert all(names == ("vector",) and size <= 0.1 * 3 * count for names, _, size in asked[1:]), "rows that are few"

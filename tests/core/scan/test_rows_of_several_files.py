@@ -138,18 +138,22 @@ def test_how_many_rows_of_each_file_decides(tmp_path, joined):
     number = np.arange(40_000)
     vectors = pa.FixedSizeListArray.from_arrays(np.zeros(40_000 * 512, np.float32), 512)
     lists = pa.ListArray.from_arrays(np.arange(40_001, dtype=np.int32), number)
-    rows = pa.table({"number": number, "vector": vectors, "list": lists})
+    many = {f"number {column}": number for column in range(33)}
+    rows = pa.table({"number": number, "vector": vectors, "list": lists, **many})
     uri = str(tmp_path / "t.lance")
     dataset = lance_core.write_dataset(rows, uri, max_rows_per_file=5_000)
 
-    def ways(column, of_each):
+    def ways(columns, of_each):
+        columns = columns if isinstance(columns, list) else [columns]
         joined.clear()
         wanted = [file * 5_000 + 3 * row for file in range(8) for row in range(of_each)]
-        assert dataset.take(wanted, columns=[column]).equals(rows.select([column]).take(wanted))
+        assert dataset.take(wanted, columns=columns).equals(rows.select(columns).take(wanted))
         return joined
 
     assert ways("number", 4) == ways("number", 500) == [8]
     assert ways("number", 520) == [], "as values take longer than the steps of a file"
+    assert ways([*many], 40) == [], "as columns of a file are read together"
+    assert ways([*many][:32], 40) == [8]
     assert ways("vector", 200) == [8]
     assert ways("vector", 300) == [], "as they would be copied"
     assert ways("list", 4) == [], "as lists are cheaper value by value"

@@ -366,7 +366,7 @@ def test_a_limit_opens_no_more_files_than_it_needs(far):
 
 def test_rows_of_the_next_fragment_are_asked_for_before_those_of_one_are_looked_at(tmp_path, table, monkeypatch):
     """Files may not be in memory: the disk is to have something to do while rows are decoded."""
-    monkeypatch.setattr(take, "are_joined", lambda *_, **_named: False)
+    monkeypatch.setattr(take, "pays_together", lambda *_, **_named: False)
     monkeypatch.setattr(local, "_SMALL_FILE", 0)
     uri = str(tmp_path / "t.lance")
     lance_core.write_dataset(table, uri, max_rows_per_file=ROWS * FRAGMENTS // 3)
