@@ -65,6 +65,11 @@ def pack_bits(mask: Mask) -> pa.Buffer:
     return pa.py_buffer(np.packbits(mask, bitorder="little"))
 
 
+def as_mask(array: pa.BooleanArray) -> Mask:
+    """Return an array without nulls as a mask; `to_numpy` would import pandas."""
+    return unpack_bits(array.buffers()[1], array.offset, len(array)) if len(array) else np.empty(0, np.bool_)
+
+
 def mask_array(mask: Mask) -> pa.BooleanArray:
     """Return a mask as an Arrow array; see `numbers_array`."""
     return pa.BooleanArray.from_buffers(pa.bool_(), len(mask), [None, pack_bits(mask)])
@@ -85,9 +90,7 @@ def to_values(array: pa.Array) -> Values:
     if pa.types.is_fixed_size_list(kind):
         return _list_to_values(array)
     if pa.types.is_boolean(kind):
-        return FixedValues(
-            unpack_bits(array.buffers()[1], array.offset, len(array)) if len(array) else np.empty(0, np.bool_)
-        )
+        return FixedValues(as_mask(array))
     dtype = offset_dtype(kind)
     if dtype is None:
         return FixedValues(words_of(array))

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lance_core.encoding.arrow_values import unpack_bits
+from lance_core.encoding.arrow_values import as_mask
 from lance_core.encoding.kernels import WORD_BYTES, leading_words, numbers_array, numbers_of, view_buffer
 from lance_core.errors import CorruptDataError
 from lance_core.sql import float_order
@@ -36,7 +36,7 @@ def sort_order(values: pa.Array) -> pa.Array:
     if not keys.null_count:
         return numbers_array(_order_of(keys))
     nulls = keys.is_null()
-    is_null = unpack_bits(nulls.buffers()[1], nulls.offset, len(nulls))
+    is_null = as_mask(nulls)
     filled = np.flatnonzero(~is_null)
     return numbers_array(np.concatenate([np.flatnonzero(is_null), filled[_order_of(keys.drop_null())]]))
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lance_core.common.frozen import NamedTuple, mutable, replace
-from lance_core.encoding.arrow_values import batch_of, mask_array, settled
+from lance_core.encoding.arrow_values import as_mask, batch_of, mask_array, settled
 from lance_core.encoding.dictionary_encoded import DictionaryEncoded
 from lance_core.encoding.kernels import numbers_array, starts_of, take_inside
 from lance_core.errors import UnsupportedError
@@ -32,7 +32,7 @@ from lance_core.scan.candidates import (
 )
 from lance_core.scan.fragment_reader import FragmentReader, Rows
 from lance_core.scan.fragment_run import FragmentRun, runs_of
-from lance_core.scan.joined_matches import JoinedMatches, answers, as_mask
+from lance_core.scan.joined_matches import JoinedMatches, answers
 from lance_core.scan.lineage import ROW_CREATED_AT
 from lance_core.scan.plan import ROW_ADDRESS, ROW_ID, ROW_OFFSET, SYSTEM_COLUMNS, ScanPlan, path_steps
 from lance_core.store.io_coroutines import finished

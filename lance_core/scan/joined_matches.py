@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from lance_core.encoding.arrow_values import unpack_bits
+from lance_core.encoding.arrow_values import as_mask
 from lance_core.encoding.dictionary_encoded import DictionaryEncoded
 from lance_core.errors import LanceError, StoreTimeoutError
 from lance_core.file.read.strategy import MOST_FETCHED_ROWS
@@ -119,8 +119,3 @@ def answers(plan: ScanPlan, part: pa.Array | DictionaryEncoded) -> npt.NDArray[n
                 pass  # perhaps only of items that no row has
         part = part.values()
     return as_mask(plan.predicate.mask(pa.RecordBatch.from_arrays([part], names=names)))
-
-
-def as_mask(answer: pa.BooleanArray) -> npt.NDArray[np.bool_]:
-    """Return an answer, which has no nulls, as a mask."""
-    return unpack_bits(answer.buffers()[1], answer.offset, len(answer))

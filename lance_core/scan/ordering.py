@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lance_core.common.frozen import frozen, mutable
-from lance_core.encoding.arrow_values import unpack_bits
+from lance_core.encoding.arrow_values import as_mask
 from lance_core.encoding.kernels import FALSE_SCALAR, numbers_array
 from lance_core.errors import UnsupportedError
 from lance_core.sql.float_order import order_keys
@@ -95,27 +95,22 @@ def first_rows(batch: pa.RecordBatch, order: Sequence[ColumnOrdering], count: in
 
 def _parted(values: pa.Array, ordering: ColumnOrdering, count: int) -> Iterator[Int64s]:
     """Yield the positions of values in parts, of which each comes before the next, until ``count`` are in them."""
-    nulls = _positions(values.is_null()) if values.null_count else _NO_ROWS
+    nulls = np.flatnonzero(as_mask(values.is_null())) if values.null_count else _NO_ROWS
     if ordering.nulls_first:
         yield nulls
         count -= len(nulls)
     num_valid = len(values) - len(nulls)
     if count >= num_valid:
-        yield _positions(values.is_valid()) if len(nulls) else np.arange(num_valid)
+        yield np.flatnonzero(as_mask(values.is_valid())) if len(nulls) else np.arange(num_valid)
     else:
         at = count - 1 if ordering.ascending else num_valid - count
         bound = values[pc.partition_nth_indices(values, pivot=at)[at].as_py()]
         for is_before in (pc.less if ordering.ascending else pc.greater, pc.equal):
             mask = is_before(values, bound)
             mask = pc.fill_null(mask, FALSE_SCALAR) if len(nulls) else mask
-            yield _positions(mask)
+            yield np.flatnonzero(as_mask(mask))
     if not ordering.nulls_first:
         yield nulls
-
-
-def _positions(mask: pa.BooleanArray) -> Int64s:
-    """Return where a mask without nulls is true; `to_numpy` would import pandas."""
-    return np.flatnonzero(unpack_bits(mask.buffers()[1], mask.offset, len(mask)))
 
 
 def _comparable(values: Any) -> Any:

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from lance_core.common.frozen import NamedTuple
-from lance_core.encoding.arrow_values import unpack_bits
+from lance_core.encoding.arrow_values import as_mask
 from lance_core.encoding.choose import PACKED_PAYS, RUNS_PAY, codecs_for, flat_count, maybe_compressed
 from lance_core.encoding.choose_dictionary import build_dictionary
 from lance_core.encoding.codecs import dictionary, fastlanes, variable
@@ -193,7 +193,7 @@ def encode_flags(
         if is_same and constant.is_worth_it(column_levels, len(array), options):
             pages.append(constant.encode_single(column_levels, np.array([array.true_count > 0]).view(np.uint8), None))
             continue
-        bits = np.packbits(unpack_bits(array.buffers()[1], array.offset, len(array)), bitorder="little").tobytes()
+        bits = np.packbits(as_mask(array), bitorder="little").tobytes()
         pages.append(assemble_page(_flags(bits, len(array), options), column_levels, options.version))
     return pages
 

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from lance_core.common.frozen import mutable
-from lance_core.encoding.arrow_values import buffer_view, offset_dtype, pack_bits, to_values, unpack_bits
+from lance_core.encoding.arrow_values import as_mask, buffer_view, offset_dtype, pack_bits, to_values
 from lance_core.encoding.v2_0.encode import fixed_bytes
 from lance_core.encoding.values import VariableValues
 
@@ -61,7 +61,7 @@ def put_values(array: pa.Array, pages: PageBytes) -> int:
     if offset_dtype(kind) is not None:
         return put_strings(_strings(array), pages)
     if pa.types.is_boolean(kind):
-        mask = unpack_bits(array.buffers()[1], array.offset, len(array)) if len(array) else np.empty(0, np.bool_)
+        mask = as_mask(array)
         return pages.put(buffer_view(pack_bits(mask), np.uint8))
     return pages.put(np.ascontiguousarray(fixed_bytes(array)).reshape(-1))
 

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from lance_core.common.frozen import frozen
 from lance_core.common.limits import check_limit
+from lance_core.encoding.arrow_values import as_mask
 from lance_core.errors import CorruptDataError, UnsupportedError
 from lance_core.format.index.bitmap_index import (
     BITMAP_TYPE_URL,
@@ -417,7 +418,7 @@ def _read_keys(reader: DataFileReader, kind: pa.DataType, path: str) -> _Keys:
     check_limit("max_zones", reader.num_rows, "keys of a bitmap index", path=path)
     (values,) = read_columns(reader, ["keys"], 0, reader.num_rows)
     num_nulls = values.null_count
-    is_null = values.is_null().to_numpy(zero_copy_only=False)
+    is_null = as_mask(values.is_null())
     first = int(num_nulls and is_null[0])
     keys = sort_keys(values.drop_null()).copy()  # no view of the mapped file
     is_misplaced = is_null[first : first + len(values) - num_nulls].any()

@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lance_core.common.frozen import frozen
+from lance_core.encoding.arrow_values import as_mask
 from lance_core.errors import CorruptDataError
 from lance_core.sql.kernels import pc
 
@@ -70,7 +71,7 @@ class Page:
         To make an object of a value takes 2 µs, and to search for one of 4,096 values makes 12 of them.
         """
         wanted = _bytes_of(pa.array(keys, self.values.type))
-        is_alike = pc.starts_with(wanted, pattern=self.beginning).to_numpy(zero_copy_only=False)
+        is_alike = as_mask(pc.starts_with(wanted, pattern=self.beginning))
         heads = _heads(wanted, len(self.beginning))
         assert self.heads is not None  # noqa: S101 for the type checker: pages of texts have them
         lows, highs = (np.searchsorted(self.heads, heads, side=side) for side in _SIDES)
