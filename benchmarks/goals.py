@@ -57,6 +57,11 @@ _CHANGES = {
     "small fragments": ("update 1 row", "upsert 10 rows", "build BTREE", "add a column"),
     "indexed small fragments": ("delete 1 row", "upsert 10 rows"),
 }
+_QUERIES = (
+    *("10 rows with a condition", "1,000 rows at an offset", "first 100 by text", "LIKE '%x%'", "take 1,000"),
+    *("count a flag", "count a range of times", "count five conditions", "4 % by time", "1,000 texts"),
+    *("best 10 of three words", "best 10 of a phrase"),
+)
 _LOOK_UPS = (
     *(f"{column} {keys}" for column in ("id", "text", "time") for keys in ("= key", "IN 100 keys")),
     *(f"range of 0.1 % of {column}" for column in ("id", "text", "time")),
@@ -179,6 +184,7 @@ _ALL = (
     Goal(48, "memory of compactions at ten times the size", 2048, 1024, growth_report.memory_of_compactions, "MiB"),
     *[Goal(49, f"{work} of 500 {what}", 1.0, 0.5, Single(f"{work} of {what}"))
       for what, works in _CHANGES.items() for work in works],
+    *[Goal(50, f"query: {work}", 1.0, 0.7, Single(f"query: {work}")) for work in _QUERIES],
     *[Goal(0, f"first {work} of {one} in a process", _ANY, _ANY, Single(f"first {work} of {one}"))
       for one in _TEXTS for work in _FIRST],
     *[Goal(0, f"first {work} of 50 files of 10,000 rows in a process", _ANY, _ANY,

@@ -12,7 +12,7 @@ Engines: `core-2.2` is lance_core with files of version 2.2, `pylance-2.1` the o
 in changing order, so that a noisy machine disturbs all alike. Parts: `data` (writes, reads, sizes, requests,
 memory of each data set), `scale` (import, open, commits, histories, tags), `fragments` (scans of many
 small ones), `changes` (delete, compaction, clean-up, the same bytes again), `indices` (builds, look-ups, upserts,
-remap, audit; 10 million rows), `codecs` (text in each codec), `dagster`
+remap, audit; 10 million rows), `queries` (counts, limits, orders, full text), `codecs` (text in each codec), `dagster`
 (an asset from start to end), `spark` (a DataFrame written and read), `fresh` (works in new processes), `threads`
 (scans at once). More: spark_read.py, spark_write.py, compact.py,
 commit.py. Without --engines and --works each data set is asked what goals.py and picture.py need.
@@ -34,6 +34,7 @@ import changes
 import checkouts
 import fresh
 import indices
+import queries
 from at_scale import imports, opening, small_fragments, tiny_fragments
 from data import DATA_SETS
 from engines import ENGINES
@@ -49,7 +50,9 @@ from text_codecs import measure_codecs
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-PARTS = ("data", "scale", "fragments", "changes", "indices", "codecs", "dagster", "spark", "fresh", "threads")
+PARTS = (
+    *("data", "scale", "fragments", "changes", "indices", "queries", "codecs", "dagster", "spark", "fresh", "threads"),
+)
 PACKAGES = ("pylance", "pyarrow", "numpy", "deltalake")
 EVERY = ["core-2.2", "core<pylance-2.1", "pylance-2.0", "pylance-2.1", "pylance-2.2", "parquet", "ipc"]
 ELSEWHERE = ("far", "vectors", "texts", "spark_sql", "growth", "huge growth")
@@ -162,6 +165,11 @@ def steps(options: argparse.Namespace, root: Path, results: dict[str, Any]) -> I
         print("build and use indices ...", flush=True)
         begin()
         singles |= alone(indices.indices, root, options.scale, options.rounds)
+        yield
+    if "queries" in options.parts:
+        print("ask queries ...", flush=True)
+        begin()
+        singles |= alone(queries.queries, root, options.scale, options.rounds)
         yield
     if "codecs" in options.parts:
         begin()
