@@ -8,6 +8,7 @@ Source: field ``fragments`` of message ``Manifest`` of package ``lance.table``.
 
 from __future__ import annotations
 
+from functools import reduce
 from operator import lt
 from typing import TYPE_CHECKING
 
@@ -451,3 +452,25 @@ def _is_sound(numbers: tuple[int, ...], uses_stable_row_ids: bool | None) -> boo
     _, rows, deleted, is_deleted, lineage = numbers
     has_right_ids = lineage == (HAS_ROW_IDS if uses_stable_row_ids else 0)
     return 0 < rows >= deleted >= is_deleted and has_right_ids
+
+
+def ids_of(fragments: Sequence[Fragment]) -> npt.NDArray[np.int64]:
+    """Return the ids of some fragments, of which those of a table are not decoded."""
+    if isinstance(fragments, FragmentList):
+        return fragments.ids
+    return np.array([fragment.id for fragment in fragments], np.int64)
+
+
+def with_ids(fragments: Sequence[Fragment], ids: Collection[int]) -> list[Fragment]:
+    """Return those of some fragments that have one of some ids, in their order; no others are decoded."""
+    if not len(ids):
+        return []
+    if isinstance(fragments, FragmentList):
+        return fragments.select(ids)
+    wanted = set(ids)
+    return [fragment for fragment in fragments if fragment.id in wanted]
+
+
+def without_ids(fragments: Sequence[Fragment], covered: Iterable[npt.NDArray[np.int64]]) -> list[Fragment]:
+    """Return those of some fragments whose ids are in none of some arrays, in their order; no others are decoded."""
+    return with_ids(fragments, reduce(np.setdiff1d, covered, ids_of(fragments)).tolist())

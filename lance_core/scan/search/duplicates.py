@@ -15,6 +15,7 @@ from lance_core.common.frozen import frozen
 from lance_core.encoding.kernels import numbers_array
 from lance_core.errors import InvalidInputError
 from lance_core.format.index.minhash import TYPE_URL
+from lance_core.format.table.fragment_list import without_ids
 from lance_core.index.answer import ADDRESS_SHIFT
 from lance_core.index.column import column_to_index
 from lance_core.index.moved import original_segment
@@ -116,15 +117,13 @@ class DuplicateRanking:
         signature: Signatures,
     ) -> Iterator[tuple[Int64s, Signatures]]:
         """Return the addresses and signatures of rows that share a band."""
-        covered: set[int] = set()
         for opened, segment in segments:
-            covered.update(opened.fragment_ids.tolist())
             locate = segment.kept_for(self.manifest, partial(document_rows, self.manifest, files, opened))
             rows, signatures = segment.near(signature)
             addresses = locate(rows)
             yield addresses[addresses >= 0], signatures[addresses >= 0]
-        uncovered = [fragment for fragment in fragments if fragment.id not in covered]
-        if self.only_index or not uncovered:
+        uncovered = [] if self.only_index else without_ids(fragments, [opened.fragment_ids for opened, _ in segments])
+        if not uncovered:
             return
         column, signer = column_to_index(self.manifest.schema, self.query.column), segments[0][1].signer
         keys = signer.band_keys(signature)

@@ -14,6 +14,7 @@ import numpy as np
 from lance_core.common.frozen import frozen
 from lance_core.errors import UnsupportedError
 from lance_core.format.index.vector_index import LAST_VERSION, TYPE_URL
+from lance_core.format.table.fragment_list import ids_of, with_ids, without_ids
 from lance_core.format.table.fragment_reuse import find_fragment_reuse
 from lance_core.format.table.index_metadata import holds_row_ids, index_fields
 from lance_core.index.files import SegmentFiles
@@ -122,29 +123,29 @@ def _search(
     *,
     segments: Sequence[tuple[IndexMetadata, VectorSegment]],
 ) -> IndexedRows:
-    by_id = {fragment.id: fragment for fragment in fragments}
-    covered: set[int] = set()
+    all_ids = ids_of(fragments)
+    covered: list[Int64s] = []
     reuse = find_fragment_reuse(manifest.indices)
     is_exact = all(segment.model.codes.is_exact for _, segment in segments)
     factor = None if is_exact else nearest.refine_factor
     top = nearest.top() if factor is None else nearest.top(factor, has_range=False)
     for entry, segment in segments:
-        ids = sorted((entry.fragment_ids or frozenset()) & by_id.keys())
-        covered.update(ids)
+        covered.append(np.fromiter(entry.fragment_ids or (), np.int64))
+        ids = np.intersect1d(all_ids, covered[-1]).tolist()
         if ids:
             by_row_id = manifest.uses_stable_row_ids and holds_row_ids(entry)
             moves = None if by_row_id or reuse is None else _moves(files, reuse)
-            mine = [by_id[number] for number in ids]
-            make = partial(_locator, files, mine, moves, by_row_id=by_row_id)
+            make = partial(_locator, files, fragments, ids, moves, by_row_id=by_row_id)
             if prefilter is not None:
+                mine = sorted(with_ids(fragments, ids), key=lambda fragment: fragment.id)
                 locator = RowLocator(_matching(files, mine, prefilter, make()), is_kept=False)
             elif len(fragments) < len(manifest.fragments):
                 locator = RowLocator(make(), is_kept=False)
             else:
                 locator = segment.kept_for(manifest, lambda make=make: RowLocator(make(), is_kept=True))
             segment.search(nearest.queries, nearest.probes, nearest.k * (factor or 1), top, locator)
-    uncovered = [fragment for fragment in fragments if fragment.id not in covered]
-    return IndexedRows(metric=segments[0][1].model.metric, rows=top.finish(), is_exact=is_exact, uncovered=uncovered)
+    rest, metric = without_ids(fragments, covered), segments[0][1].model.metric
+    return IndexedRows(metric=metric, rows=top.finish(), is_exact=is_exact, uncovered=rest)
 
 
 def _moves(files: OpenFiles, reuse: IndexMetadata) -> LaterMoves:
@@ -155,10 +156,10 @@ def _moves(files: OpenFiles, reuse: IndexMetadata) -> LaterMoves:
 
 
 def _locator(
-    files: OpenFiles, fragments: Sequence[Fragment], moves: LaterMoves | None, *, by_row_id: bool
+    files: OpenFiles, fragments: Sequence[Fragment], ids: Sequence[int], moves: LaterMoves | None, *, by_row_id: bool
 ) -> Callable[[Int64s], Int64s]:
     """Return a function that finds the live rows of a segment's entries in some fragments; -1 for all others."""
-    locate = row_places(files, fragments, by_row_id=by_row_id)
+    locate = row_places(files, with_ids(fragments, ids), by_row_id=by_row_id)
     return locate if moves is None else lambda rows: locate(moves(rows))
 
 

@@ -20,6 +20,7 @@ import numpy.typing as npt
 from lance_core.common.frozen import frozen
 from lance_core.errors import InvalidInputError
 from lance_core.format.index.inverted_index import DEFAULT_TEXT_OPTIONS, TYPE_URL, without_filters
+from lance_core.format.table.fragment_list import ids_of, without_ids
 from lance_core.format.table.index_metadata import index_fields
 from lance_core.index.answer import ADDRESS_SHIFT
 from lance_core.index.column import column_to_index, path_of
@@ -136,7 +137,7 @@ class TextSearch:
     ) -> None:
         self._manifest = manifest
         self._files = files
-        self._fragments = {fragment.id: fragment for fragment in fragments}
+        self._fragments = fragments
         self._allowed = allowed
         self._only_index = only_index
         self._columns: dict[str, _ColumnSearch] = {}
@@ -215,17 +216,17 @@ class TextSearch:
         if not INVERTED.takes(column.type):
             raise InvalidInputError(f"column {path!r} has type {column.type}; full-text searches need texts")
         segments = segments_over(self._manifest, self._files, column, TYPE_URL)
-        covered = set[int]().union(*(segment.fragment_ids.tolist() for segment in segments))
-        uncovered = [fragment for number, fragment in self._fragments.items() if number not in covered]
-        is_whole = len(self._fragments) == len(self._manifest.fragments)
+        ids = np.sort(ids_of(self._fragments))
+        covered = [segment.fragment_ids for segment in segments]
+        is_whole = len(ids) == len(self._manifest.fragments)
         with _naming(segments):
             return _ColumnSearch(
                 self._manifest,
                 self._files,
                 column,
                 segments,
-                unindexed=[] if self._only_index else uncovered,
-                fragment_ids=None if is_whole else np.array(sorted(self._fragments), np.int64),
+                unindexed=[] if self._only_index else without_ids(self._fragments, covered),
+                fragment_ids=None if is_whole else ids,
                 allowed=self._allowed,
             )
 
