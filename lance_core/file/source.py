@@ -9,6 +9,7 @@ import numpy as np
 
 from lance_core.encoding.plans import ByteRanges, RangeBuffers, result_of
 from lance_core.errors import CorruptDataError
+from lance_core.file.blame import Blame
 from lance_core.file.integrity import TAIL_SIZE, Checking, checking, open_checks
 from lance_core.file.scattered import CopiedRanges, ScatteredRead, in_order
 from lance_core.store.base import AheadReader, MappedReader, StampedReader, offers
@@ -69,6 +70,13 @@ class FileBytes:
     def size(self) -> int:
         """Bytes in the file."""
         return self._source.size
+
+    @property
+    def end(self) -> pa.Buffer:
+        """The end of the file as far as it has been read and is what was written; all of the file if that is so."""
+        if self.content is not None:
+            return self.content
+        return self.tail if self._checks is None else self.tail.slice(self._checks.good_from - self._tail_start)
 
     @property
     def checks(self) -> BlockChecks | None:
@@ -324,6 +332,12 @@ def _joined(scattered: Sequence[ByteRanges]) -> _Bounds:
     return np.concatenate([ranges.starts for ranges in scattered]), np.concatenate(
         [ranges.ends for ranges in scattered]
     )
+
+
+def read_end(source: ObjectReader, *, path: str, is_announced: bool = False) -> FileBytes:
+    """Read the end of a file; arguments and errors as of `lance_core.file.read.reader.DataFileReader`."""
+    with Blame(path):
+        return FileBytes(source, is_announced=is_announced)
 
 
 def announce_end(source: ObjectReader) -> bool:

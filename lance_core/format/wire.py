@@ -321,6 +321,15 @@ def _load_frames(data: Bytes, positions: Ints) -> FrameBits:
     return frame_bits
 
 
+def varints_at(data: Bytes, positions: Ints) -> tuple[Ints, Ints]:
+    """Return the varints that begin at some positions, and the positions behind them.
+
+    Raises:
+        CorruptDataError: A varint is longer than ten bytes.
+    """
+    return _varints(_load_frames(data, positions), data, positions)
+
+
 def _varints(frame_bits: FrameBits, data: Bytes, positions: Ints) -> tuple[Ints, Ints]:
     """Return values of varints and the positions behind them.
 

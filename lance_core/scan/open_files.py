@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from lance_core.common.last_made import KeepsLast
 from lance_core.errors import CorruptDataError
 from lance_core.file.integrity import TAIL_SIZE
-from lance_core.file.source import announce_end
+from lance_core.file.source import announce_end, read_end
 from lance_core.format.table.paths import data_file_path
 from lance_core.store.io_coroutines import finished
 from lance_core.store.range_reader import WholeReader
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from lance_core.file.read.reader import DataFileReader
+    from lance_core.file.source import FileBytes
     from lance_core.format.table.fragment import DataFile
     from lance_core.index.moved import LaterMoves
     from lance_core.index.protocol import Segment
@@ -42,15 +43,17 @@ class Loaded:
         source: The file.
         is_announced: Likewise.
         content: All bytes of a small file; nobody has held them against checksums. None of a larger one.
+        file: The file with its end, once `OpenFiles.with_end` has read it.
         is_open: It is to be opened when it is read again.
     """
 
-    __slots__ = ("content", "is_announced", "is_open", "source")
+    __slots__ = ("content", "file", "is_announced", "is_open", "source")
 
     def __init__(self, source: ObjectReader, *, is_announced: bool) -> None:
         self.source = source
         self.is_announced = is_announced
         self.content: pa.Buffer | None = None
+        self.file: FileBytes | None = None
         if isinstance(source, WholeReader) and source.size <= TAIL_SIZE:
             self.content = source.mapped
         self.is_open = False
@@ -136,6 +139,31 @@ class OpenFiles(KeepsLast):
             self._keep(key, loaded)
         return loaded
 
+    def with_end(self, file: DataFile, loaded: Loaded | DataFileReader) -> FileBytes:
+        """Return a file from `loading` of which the end has been read.
+
+        Raises:
+            CorruptDataError: The end is not what was written.
+        """
+        if loaded.file is not None:
+            return loaded.file
+        assert isinstance(loaded, Loaded)  # noqa: S101 - readers have theirs
+        from lance_core.file.read.reader import is_cached  # noqa: PLC0415 see `opened`
+
+        path = f"{self.store.uri}/{data_file_path(file)}"
+        end = loaded.file = read_end(loaded.source, path=path, is_announced=loaded.is_announced)
+        loaded.is_open = is_cached(end, path=path)
+        self._keep((file.base_id, file.path), loaded)
+        return end
+
+    def open_again(self, file: DataFile, loaded: Loaded | DataFileReader) -> None:
+        """Take note that a file of which nothing is kept is to be opened when it is read again."""
+        loaded.is_open = True
+        if loaded.file is not None:
+            from lance_core.file.read.reader import expect_again  # noqa: PLC0415 see `opened`
+
+            expect_again(loaded.file, path=f"{self.store.uri}/{data_file_path(file)}")
+
     def opened(self, file: DataFile, loaded: Loaded | DataFileReader, *, num_rows: int) -> DataFileReader:
         """Return the reader of a file from `loading`; arguments and errors as of `open`."""
         if not isinstance(loaded, Loaded):
@@ -143,7 +171,8 @@ class OpenFiles(KeepsLast):
         from lance_core.file.read.reader import DataFileReader  # noqa: PLC0415 whoever opens no file needs no decoder
 
         path = data_file_path(file)
-        reader = DataFileReader(loaded.source, path=f"{self.store.uri}/{path}", is_announced=loaded.is_announced)
+        name, is_announced = f"{self.store.uri}/{path}", loaded.is_announced
+        reader = DataFileReader(loaded.source, path=name, is_announced=is_announced, file=loaded.file)
         if reader.num_rows != num_rows:
             raise CorruptDataError(f"the data file has {reader.num_rows} rows, the manifest says {num_rows}", path=path)
         self._keep((file.base_id, file.path), reader)

@@ -12,7 +12,7 @@ from lance_core.encoding.kernels import aranges, starts_of, take_inside
 from lance_core.errors import LanceError, StoreTimeoutError
 from lance_core.file.integrity import TAIL_SIZE
 from lance_core.file.read.field_shapes import shapes_of
-from lance_core.file.read.strategy import are_joined
+from lance_core.file.read.strategy import are_joined, fits_run_pages
 from lance_core.table.read_ahead import in_turn
 
 if TYPE_CHECKING:
@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from lance_core.file.read.alike_files import Pattern
+    from lance_core.file.read.alike_files import AlikeFiles, Pattern
     from lance_core.file.read.reader import DataFileReader
+    from lance_core.file.read.similar_files import SimilarFiles
     from lance_core.file.read.wanted import Wanted
     from lance_core.format.schema import Schema
     from lance_core.scan.columns import FilePart
@@ -139,7 +140,7 @@ class _Parts:
     def note(self, numbers: Sequence[int], /) -> None:
         """Take note of files of which nothing is kept."""
         for number in numbers:
-            self._file(number).is_open = True
+            self._files.open_again(self._parts[number].stored.file, self._file(number))
 
     def open(self, number: int, /) -> Wanted:
         """Return the rows that are wanted of a file."""
@@ -154,20 +155,22 @@ class _Parts:
         """Read the rows; see `take_together`."""
         from lance_core.file.read.alike_files import SmallFile, open_alike  # noqa: PLC0415 see `OpenFiles`
         from lance_core.file.read.several_files import can_be_joined, take_joined  # noqa: PLC0415 likewise
+        from lance_core.file.read.similar_files import FileEnd, open_similar  # noqa: PLC0415 likewise
 
         each = [(self._at_hand[_key(part)], part) for part in self._parts]
-        columns = self._parts[0].stored.columns
-        small = [
-            SmallFile(content, part.rows)
-            for file, part in each
-            if (content := file.content) is not None and part.stored.columns == columns
-        ]
+        columns, num_rows = self._parts[0].stored.columns, [part.reader.physical_rows for part in self._parts]
         order = list(range(len(each)))
-        if len(small) == len(each):
-            num_rows = [part.reader.physical_rows for part in self._parts]
+        contents = [file.content for file, _ in each if file.content is not None]
+        joined_files: Sequence[Wanted | AlikeFiles | SimilarFiles]
+        has_columns = all(part.stored.columns == columns for part in self._parts)
+        if has_columns and len(contents) == len(each):
+            small = [SmallFile(content, part.rows) for content, part in zip(contents, self._parts, strict=True)]
             joined_files, order = open_alike(small, num_rows, self)
-        else:
+        elif not has_columns or not fits_run_pages(max(num_rows)):
             joined_files = [self.open(number) for number in order]
+        else:
+            ends = [FileEnd(self._files.with_end(part.stored.file, file), part.rows) for file, part in each]
+            joined_files, order = open_similar(ends, num_rows, self)
         if not can_be_joined(joined_files):
             return None
         arrays = take_joined(joined_files)

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from lance_core.file.container import Container
     from lance_core.file.integrity import BlockChecks
     from lance_core.file.read.wanted import Wanted
+    from lance_core.file.source import FileBytes
     from lance_core.format.file.metadata_spans import PageSpans, Span
 
 FEWEST = 4
@@ -78,6 +79,11 @@ class AlikeFiles:
         self._pattern = pattern
         self._files = files
         self._tails = tails
+
+    @property
+    def files(self) -> list[FileBytes]:
+        """None, since they have been read whole; see `lance_core.file.read.wanted.Wanted`."""
+        return []
 
     @property
     def contents(self) -> list[pa.Buffer]:

@@ -441,6 +441,10 @@ class FileCaches:
             self._keep(file, entry)
         return entry
 
+    def has(self, file: Hashable) -> bool:
+        """Return whether there is an entry of a file."""
+        return file in self._files
+
     def renew(self, entry: FileCache) -> None:
         """Keep an entry again that may have been dropped, since a reader that holds it reads more of the file."""
         if entry.file is None:

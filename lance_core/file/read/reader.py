@@ -16,7 +16,8 @@ from lance_core.common.frozen import mutable
 from lance_core.common.last_made import KeepsLast
 from lance_core.encoding.arrow_values import batch_of
 from lance_core.encoding.kernels import numbers_array
-from lance_core.errors import CorruptDataError, InvalidInputError, LanceError
+from lance_core.errors import InvalidInputError
+from lance_core.file.blame import Blame
 from lance_core.file.container import Container
 from lance_core.file.read import strategy
 from lance_core.file.read.cache import FILE_CACHES, FileCache
@@ -60,6 +61,7 @@ class DataFileReader(KeepsLast):
         path: Its name, for error messages.
         is_announced: See `lance_core.file.source.announce_end`.
         when: When checksums are looked at; as the environment says if None.
+        file: The file if its end has been read already, by `lance_core.file.source.read_end`.
 
     Raises:
         CorruptDataError: Not a data file.
@@ -69,13 +71,19 @@ class DataFileReader(KeepsLast):
     is_open = True
 
     def __init__(
-        self, source: ObjectReader, *, path: str, is_announced: bool = False, when: Checking | None = None
+        self,
+        source: ObjectReader,
+        *,
+        path: str,
+        is_announced: bool = False,
+        when: Checking | None = None,
+        file: FileBytes | None = None,
     ) -> None:
         self._source = source
         self._path = path
-        self._blame = _Blame(path)
+        self._blame = Blame(path)
         with self._blame:
-            self._file = FileBytes(source, when=when, is_announced=is_announced)
+            self._file = file or FileBytes(source, when=when, is_announced=is_announced)
             self._version = decode_footer_version(*decode_version(memoryview(self._file.tail), source.size))
             self._cache, self._content = self._open()
 
@@ -374,6 +382,11 @@ class DataFileReader(KeepsLast):
             return Wanted(self._file, opened, rows)
 
     @property
+    def file(self) -> FileBytes:
+        """The file."""
+        return self._file
+
+    @property
     def content(self) -> pa.Buffer | None:
         """The whole file if it has been read and is what was written; None otherwise."""
         return self._file.content
@@ -537,29 +550,15 @@ class DataFileReader(KeepsLast):
                 return cache, ContentV21(Container(self._file, cache.parsed))
 
 
-class _Blame:
-    """Puts a file's name on errors, and calls what garbage can lead to by its name.
+def is_cached(file: FileBytes, *, path: str) -> bool:
+    """Return whether a file has a cache entry."""
+    return file.identity is not None and FILE_CACHES.has((path, file.identity))
 
-    A class takes a quarter of the time of a generator, and a file of one row needs several.
 
-    Args:
-        path: The file.
-    """
-
-    __slots__ = ("_path",)
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-
-    def __enter__(self) -> None:
-        """Begin."""
-
-    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
-        """Blame the file for an error."""
-        if isinstance(error, LanceError):
-            error.path = error.path or self._path
-        elif isinstance(error, (ValueError, IndexError, OverflowError, MemoryError, pa.ArrowException)):
-            raise CorruptDataError(f"the file is damaged: {error}", path=self._path) from error
+def expect_again(file: FileBytes, *, path: str) -> None:
+    """Make a cache entry of a file, which is better opened when it is read again."""
+    if file.identity is not None:
+        FILE_CACHES.find((path, file.identity))
 
 
 def _check_end(end: int, num_rows: int) -> None:

@@ -33,20 +33,20 @@ if TYPE_CHECKING:
     from lance_core.file.read.cache import PageCache
     from lance_core.file.read.column import Column
     from lance_core.file.read.page_runs import PagesRead
+    from lance_core.file.read.similar_files import SimilarFiles
 
 _BASE_BITS = 44
 """Positions in the n-th file begin at n times 16 TiB."""
 
 
-def can_be_joined(files: Sequence[Wanted | AlikeFiles]) -> bool:
+def can_be_joined(files: Sequence[Wanted | AlikeFiles | SimilarFiles]) -> bool:
     """Return whether rows of files can be read at one go; those that are alike can."""
-    alone = [part for part in files if isinstance(part, Wanted)]
-    fields = [field for wanted in alone for field in wanted.opened.fields]
-    are_small = all(part.file.size <= 1 << _BASE_BITS for part in alone)
+    fields = [field for part in files if isinstance(part, Wanted) for field in part.opened.fields]
+    are_small = all(file.size <= 1 << _BASE_BITS for part in files for file in part.files)
     return are_small and all(isinstance(field, LeavesField) for field in fields)
 
 
-def take_joined(files: Sequence[Wanted | AlikeFiles]) -> list[pa.Array] | None:
+def take_joined(files: Sequence[Wanted | AlikeFiles | SimilarFiles]) -> list[pa.Array] | None:
     """Return the rows of all files, one after the other.
 
     Args:
@@ -155,8 +155,8 @@ def _blaming_bytes() -> Generator[None]:
 class _SeveralFiles:
     """Files of which ranges are read as if they were one."""
 
-    def __init__(self, files: Sequence[Wanted | AlikeFiles]) -> None:
-        self._files = [part.file for part in files if isinstance(part, Wanted)]
+    def __init__(self, files: Sequence[Wanted | AlikeFiles | SimilarFiles]) -> None:
+        self._files = [file for part in files for file in part.files]
         contents = [content for part in files for content in part.contents]
         read = [content for content in contents if content is not None]
         self._contents = read if len(read) == len(contents) else None

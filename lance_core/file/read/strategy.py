@@ -264,7 +264,12 @@ def fits_group(num_bytes: int, num_items: int) -> bool:
 def is_in_run(num_wanted: float, num_rows: int) -> bool:
     """Return whether so many rows of the only page of a file are read with those of other files as one page."""
     least = 0 if num_rows <= MOST_ROWS_OF_A_WHOLE_PAGE else num_rows * LEAST_SHARE_OF_A_RUN_PAGE
-    return num_wanted >= least and num_rows <= MOST_ROWS_OF_A_RUN_PAGE
+    return num_wanted >= least and fits_run_pages(num_rows)
+
+
+def fits_run_pages(num_rows: int) -> bool:
+    """Return whether a page of so many rows may be read with those of other files as one page."""
+    return num_rows <= MOST_ROWS_OF_A_RUN_PAGE
 
 
 def pays_to_join(num_alike: int, num_joined: int) -> bool:

@@ -37,6 +37,11 @@ class Wanted(NamedTuple):
         return [field for field in self.opened.fields if isinstance(field, LeavesField)]
 
     @property
+    def files(self) -> list[FileBytes]:
+        """The file; see `lance_core.file.read.alike_files.AlikeFiles`."""
+        return [self.file]
+
+    @property
     def contents(self) -> list[pa.Buffer | None]:
         """All bytes of the file, if it has been read."""
         return [self.file.content]
