@@ -73,15 +73,23 @@ def test_not_and_fill_null(one):
         assert [values_of(code) for code in filled] == expected
 
 
-TREES = st.recursive(
+def conditions(leaves, *, most):
+    """Conditions of so many leaves at most."""
+    return st.recursive(
+        leaves,
+        lambda inner: (
+            st.builds(Not, inner)
+            | st.builds(And, inner, inner)
+            | st.builds(Or, inner, inner)
+            | st.builds(FillNull, inner, st.booleans())
+        ),
+        max_leaves=most,
+    )
+
+
+TREES = conditions(
     st.sampled_from([Constant(True), Constant(False), Constant(None), Unknown(), *map(IsNull, "abc")]),  # noqa: FBT003
-    lambda inner: (
-        st.builds(Not, inner)
-        | st.builds(And, inner, inner)
-        | st.builds(Or, inner, inner)
-        | st.builds(FillNull, inner, st.booleans())
-    ),
-    max_leaves=8,
+    most=8,
 )
 
 
@@ -146,16 +154,10 @@ OPERATORS = {
     "equal": operator.eq,
     "not_equal": operator.ne,
 }
-COMPARISONS = st.recursive(
+COMPARISONS = conditions(
     st.builds(Comparison, st.just("a"), st.sampled_from(sorted(OPERATORS)), st.integers(0, 4).map(pa.scalar))
     | st.sampled_from([IsNull("a"), Constant(True), Constant(None)]),  # noqa: FBT003 as above
-    lambda inner: (
-        st.builds(Not, inner)
-        | st.builds(And, inner, inner)
-        | st.builds(Or, inner, inner)
-        | st.builds(FillNull, inner, st.booleans())
-    ),
-    max_leaves=6,
+    most=6,
 )
 
 

@@ -46,6 +46,15 @@ def calls(monkeypatch):
     return made
 
 
+def damage(path):
+    """Change a byte of a file's first page."""
+    with path.open("r+b") as file:
+        file.seek(100)
+        found = file.read(1)
+        file.seek(100)
+        file.write(bytes([found[0] ^ 255]))
+
+
 @pytest.mark.parametrize("version", ["2.1", "2.2"])
 @pytest.mark.parametrize("stable", [False, True])
 @pytest.mark.parametrize("batch_size", [None, 7])
@@ -137,11 +146,7 @@ def test_nested_rows_and_their_lineage_survive(tmp_path, is_stable):
 def test_an_error_names_the_damaged_nested_file(tmp_path):
     dataset = lance_core.write_dataset(nested(), tmp_path, max_rows_per_file=100)
     path = dataset.get_fragment(7).data_files()[0].path
-    with Path(tmp_path, "data", path).open("r+b") as file:
-        file.seek(100)
-        found = file.read(1)
-        file.seek(100)
-        file.write(bytes([found[0] ^ 255]))
+    damage(tmp_path / "data" / path)
     files = {one.name for one in Path(tmp_path, "data").iterdir()}
     with pytest.raises(CorruptDataError, match=path):
         dataset.optimize.compact_files()
@@ -152,11 +157,7 @@ def test_an_error_names_the_damaged_file(tmp_path):
     dataset = lance_core.write_dataset(table(), tmp_path, max_rows_per_file=100)
     dataset.delete("id = 5")
     path = dataset.get_fragment(7).data_files()[0].path
-    with Path(tmp_path, "data", path).open("r+b") as file:
-        file.seek(100)
-        found = file.read(1)
-        file.seek(100)
-        file.write(bytes([found[0] ^ 255]))
+    damage(tmp_path / "data" / path)
     files = {one.name for one in Path(tmp_path, "data").iterdir()}
     for mode in (None, "reencode"):
         with pytest.raises(CorruptDataError, match=path):
@@ -168,11 +169,7 @@ def test_a_damaged_page_is_not_copied(tmp_path):
     """A copy gets checksums of its own, under which damage would be hidden for ever."""
     dataset = lance_core.write_dataset(table(), tmp_path, max_rows_per_file=100)
     path = dataset.get_fragment(7).data_files()[0].path
-    with Path(tmp_path, "data", path).open("r+b") as file:
-        file.seek(100)
-        found = file.read(1)
-        file.seek(100)
-        file.write(bytes([found[0] ^ 255]))
+    damage(tmp_path / "data" / path)
     with pytest.raises(CorruptDataError, match=path):
         dataset.optimize.compact_files(compaction_mode="force_binary_copy")
 

@@ -8,7 +8,6 @@ import pytest
 import lance_core
 from lance_core.errors import CorruptDataError
 from lance_core.file.integrity import VARIABLE
-from lance_core.file.read.reader import DataFileReader
 from lance_core.format.file.file_metadata import Page, encode_column
 from lance_core.format.file.metadata_spans import page_spans
 from lance_core.format.file.page_layout import ConstantLayout, Layer, encode_layout
@@ -31,19 +30,6 @@ def mixed(num_rows=NUM_ROWS):
             "struct": pa.array([{"a": n, "b": str(n)} for n in range(num_rows)]),
         }
     )
-
-
-@pytest.fixture
-def opened(monkeypatch):
-    """Paths of the files that were opened."""
-    paths, make = [], DataFileReader.__init__
-
-    def counted(self, source, *, path, **named):
-        paths.append(path)
-        make(self, source, path=path, **named)
-
-    monkeypatch.setattr(DataFileReader, "__init__", counted)
-    return paths
 
 
 def damage(folder, number, at):

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 import lance_core
 from lance_core.errors import CorruptDataError
 from lance_core.file.integrity import TAIL_SIZE, VARIABLE
-from lance_core.file.read.reader import DataFileReader
 from lance_core.format.file.column_pages import PAGE_PARTS, decode_column_pages
 from lance_core.format.file.file_metadata import Page, encode_column
 from lance_core.format.wire import field_of
@@ -44,19 +43,6 @@ def differing():
 @pytest.fixture(scope="module")
 def table():
     return differing()
-
-
-@pytest.fixture
-def opened(monkeypatch):
-    """Paths of the files that were opened."""
-    paths, make = [], DataFileReader.__init__
-
-    def counted(self, source, *, path, **named):
-        paths.append(path)
-        make(self, source, path=path, **named)
-
-    monkeypatch.setattr(DataFileReader, "__init__", counted)
-    return paths
 
 
 @pytest.fixture(params=["all", "off"])
