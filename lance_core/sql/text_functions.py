@@ -10,6 +10,7 @@ from lance_core.encoding.kernels import scalar
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.sql import pruning
 from lance_core.sql.arrow_types import cast, element_at, is_text
+from lance_core.sql.find_text import ask_with_parts
 from lance_core.sql.kernels import pc
 from lance_core.sql.pruning import UNKNOWN
 from lance_core.sql.terms import Term, apply, cast_literal, literal_term
@@ -67,18 +68,34 @@ def like(word: str, value: Term, pattern: Term, *, fold: bool, escape: str | Non
         raise UnsupportedError(f"{word} supports no ESCAPE other than the backslash")
     wanted = written(pattern, word) or ""
     asks = UNKNOWN if fold or not value.path else _like_condition(value.path, wanted)
-    return apply(lambda values: pc.match_like(values, wanted, ignore_case=fold), (value,), word, asks)
+    # Arrow compares one end, or both, in less time than it takes to look for their parts.
+    is_sought = not fold and wanted.count("%") + wanted.count("_") > 1
+    parts = _literal_parts(wanted) if is_sought else ()
+
+    def matches(values: pa.Array) -> pa.Array:
+        return pc.match_like(values, wanted, ignore_case=fold)
+
+    return apply(lambda values: ask_with_parts(matches, values, parts), (value,), word, asks)
+
+
+def _literal_parts(pattern: str) -> tuple[str, ...]:
+    """Return the texts between wildcards; none of a pattern with an escape."""
+    return () if "\\" in pattern else tuple(part for part in pattern.replace("_", "%").split("%") if part)
 
 
 def _like_condition(path: str, pattern: str) -> Condition:
     """A pattern begins with what stands before the first wildcard or escape, and contains what is between wildcards."""
     prefix = pattern[: min((pattern.index(mark) for mark in "%_\\" if mark in pattern), default=len(pattern))]
     begins = pruning.Prefix(path, prefix, is_exact=pattern == prefix + "%")
-    texts = tuple(part for part in pattern[len(prefix) :].replace("_", "%").split("%") if part)
-    if not texts or "\\" in pattern:
+    texts = _literal_parts(pattern[len(prefix) :])
+    if not texts:
         return begins
     contains = pruning.Contains(path, texts)
     return pruning.And(begins, contains) if prefix else contains
+
+
+def _contains(values: pa.Array, part: str) -> pa.Array:
+    return ask_with_parts(lambda texts: pc.match_substring(texts, part), values, (part,) if part else ())
 
 
 def _matcher(name: str, kernel: Callable[..., Datum]) -> Callable[[Sequence[Term]], Term]:
@@ -311,7 +328,7 @@ TEXT_FUNCTIONS: Mapping[str, tuple[int, int, Callable[[Sequence[Term]], Term]]] 
     "octet_length": (1, 1, _plain("octet_length", pc.binary_length, pa.int32())),
     "starts_with": (2, 2, _matcher("starts_with", pc.starts_with)),
     "ends_with": (2, 2, _matcher("ends_with", pc.ends_with)),
-    "contains": (2, 2, _matcher("contains", pc.match_substring)),
+    "contains": (2, 2, _matcher("contains", _contains)),
     "regexp_match": (2, 3, _regexp_like),
     "regexp_like": (2, 3, _regexp_like),
     "regexp_replace": (3, 4, _regexp_replace),
