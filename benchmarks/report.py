@@ -29,7 +29,8 @@ HERE = Path(__file__).parent
 PUBLISHED = HERE / "published"
 README = {
     HERE.parent / "README.md": ("summary",),
-    HERE / "README.md": ("goals", "shapes", "huge growth", "growth", "spark", "codecs", "far"),
+    HERE / "README.md": ("goals", "shapes", "huge growth", "growth", "spark", "far"),
+    HERE / "text.md": ("codecs",),
     HERE.parent / "docs/compression.md": ("profiles",),
     HERE.parent / "docs/vector-search.md": ("vectors",),
     HERE.parent / "docs/full-text-search.md": ("texts",),

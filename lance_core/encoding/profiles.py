@@ -64,7 +64,7 @@ PROFILES: Mapping[CompressionProfile, Codecs] = {
     # leaves 6 % less, but 10,000 scattered rows cost 1.8 times as much, and a hundred that are on disk 1.4 times. Under
     # zstd chunks hold twice as much, and take as many bytes on disk: half as many tables to read cost a quarter less.
     # 9 KiB instead of 8 fill the chunks of log lines: 15 % fewer bytes, and a seventh off their writes.
-    # zstd finds next to nothing in offsets, and takes long for it: see "Offsets under zstd" in benchmarks/README.md.
+    # zstd finds next to nothing in offsets, and takes long for it: see "Offsets under zstd" in benchmarks/text.md.
     "balanced": Codecs(
         fixed={_LZ4: 0.6},
         long={_LZ4: 0.6, _ZSTD: 0.5},
