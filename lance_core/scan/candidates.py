@@ -36,7 +36,7 @@ SPARSE_SHARE = 1 / 32
 """Up to this share of the rows, reading single rows is cheaper than decoding the range around them."""
 
 _LONG_RUN = 1 << 7
-"""Candidates that follow one another in such runs on average are read as ranges, not row by row."""
+"""Rows that lie together in so many on average are read as ranges, not row by row."""
 
 
 def candidate_fragments(fragments: Iterable[Fragment], plan: ScanPlan) -> Iterable[Fragment]:
@@ -102,9 +102,27 @@ def scattered_candidates(reader: FragmentReader, plan: ScanPlan, start: int, end
     if plan.index_answer is None:
         return None
     answer = plan.index_answer.of_fragment(reader.fragment.id, reader.physical_rows)
-    count, num_runs = answer.num_candidates, int(np.count_nonzero(answer.may_match))
-    is_scattered = count <= reader.physical_rows * SPARSE_SHARE and count < num_runs * _LONG_RUN
+    ranges = kept_ranges(answer.bounds, answer.may_match, 0, reader.physical_rows)
+    is_scattered = _are_scattered(answer.num_candidates, ranges)
     return _live(reader, answer.candidates(), start, end) if is_scattered else None
+
+
+def dense_ranges(offsets: Offsets) -> list[tuple[int, int]] | None:
+    """Return ranges that hold some rows, ascending and apart; None if these are few and far between.
+
+    Args:
+        offsets: The rows, ascending.
+    """
+    edges = np.flatnonzero(np.diff(offsets) > _MAX_GAP) + 1
+    firsts, lasts = np.append(offsets[:1], offsets[edges]), np.append(offsets[edges - 1], offsets[-1:])
+    ranges = list(zip(firsts.tolist(), (lasts + 1).tolist(), strict=True))
+    return None if _are_scattered(len(offsets), ranges) else ranges
+
+
+def _are_scattered(count: int, ranges: Sequence[tuple[int, int]]) -> bool:
+    """Return whether so many rows, which some ranges hold, are cheaper to read one by one."""
+    num_rows = sum([end - start for start, end in ranges])
+    return count <= num_rows * SPARSE_SHARE or count < len(ranges) * _LONG_RUN
 
 
 def _live(reader: FragmentReader, offsets: Offsets, start: int, end: int) -> Offsets:

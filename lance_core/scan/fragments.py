@@ -28,6 +28,7 @@ from lance_core.scan.candidates import (
     candidate_ranges,
     decided_count,
     decided_matches,
+    dense_ranges,
     scattered_candidates,
 )
 from lance_core.scan.fragment_reader import FragmentReader, Rows
@@ -468,10 +469,8 @@ def _matching_batches(
     """Matching rows inside of a window; batches may be larger than the plan's."""
     is_narrow = isinstance(reader, FragmentRun) and reader.is_narrow
     decided, most_rows = _decided(reader, plan, start, end), plan.step if is_narrow else _step(reader, plan)
-    if isinstance(reader, FragmentReader) and decided is not None and len(decided) <= (end - start) * SPARSE_SHARE:
-        decided = window.of(decided)
-        for at in range(0, len(decided), most_rows):
-            yield take_offsets(reader, plan, decided[at : at + most_rows])
+    if isinstance(reader, FragmentReader) and decided is not None:
+        yield from _decided_batches(reader, plan, window.of(decided), most_rows)
         return
     sparse = _Sparse()
     read: Callable[[range, npt.NDArray[np.int64] | None], list[pa.Array]] | None = None
@@ -493,12 +492,38 @@ def _matching_batches(
             yield from sparse.fetch(reader, plan)
             read = read or reader.cursor(plan.rest, end=end)
             here = range(match.start, match.start + num_rows)
-            if len(indices) > num_rows * _MASKED_SHARE:
-                rest = _picked(read(here, None), plan.rest, num_rows, indices)
-            else:
-                rest = read(here, indices)
+            rest = _read_some(read, plan.rest, here, indices)
             yield _output(reader, plan, _both(plan), [*columns, *rest], offsets)
     yield from sparse.fetch(reader, plan)
+
+
+def _decided_batches(
+    reader: FragmentReader, plan: ScanPlan, offsets: Offsets, most_rows: int
+) -> Iterator[pa.RecordBatch]:
+    """Read rows that indices know to match: no column is read for the condition."""
+    ranges = dense_ranges(offsets)
+    if ranges is None:
+        for at in range(0, len(offsets), most_rows):
+            yield take_offsets(reader, plan, offsets[at : at + most_rows])
+        return
+    read = reader.cursor(plan.projection, end=int(offsets[-1]) + 1)
+    for low, high in ranges:
+        for start in range(low, high, most_rows):
+            first, behind = np.searchsorted(offsets, (start, min(start + most_rows, high))).tolist()
+            rows = offsets[first:behind]
+            if len(rows):
+                here = range(int(rows[0]), int(rows[-1]) + 1)
+                columns = _read_some(read, plan.projection, here, rows - here.start)
+                yield _output(reader, plan, plan.projection, columns, rows)
+
+
+def _read_some(
+    read: Callable[[range, Offsets | None], list[pa.Array]], schema: Schema, here: range, indices: Offsets
+) -> list[pa.Array]:
+    """Read some rows of a range, counted from its first: with all others if they are nearly all."""
+    if len(indices) > len(here) * _MASKED_SHARE:
+        return _picked(read(here, None), schema, len(here), indices)
+    return read(here, indices)
 
 
 def _filtered(columns: Sequence[pa.Array], schema: Schema, keep: npt.NDArray[np.bool_]) -> list[pa.Array]:

@@ -51,8 +51,10 @@ if TYPE_CHECKING:
 
 Int64s: TypeAlias = npt.NDArray[np.int64]
 
-_MOST_SHARE = 1 / 32
-"""Share of the rows up to which an answer is worth its row addresses; from there on a scan is cheaper."""
+_MOST_SHARE = 1 / 4
+"""Share of the rows up to which an answer is worth its row addresses, since no column is read for a condition then. Of
+4 % of the rows a scan without the index takes three times as long if they lie together, of 20 % twice as long; if they
+are scattered 1.4 times and equally long, and of half of the rows less."""
 
 _ALWAYS_WORTH = 1 << 14
 """Rows whose addresses are always worth reading."""
