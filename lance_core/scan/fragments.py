@@ -16,10 +16,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lance_core.common.frozen import NamedTuple, mutable, replace
-from lance_core.encoding.arrow_values import as_mask, batch_of, mask_array, settled
+from lance_core.encoding.arrow_values import as_mask, batch_of, settled
 from lance_core.encoding.dictionary_encoded import DictionaryEncoded
-from lance_core.encoding.kernels import numbers_array, starts_of, take_inside
-from lance_core.errors import UnsupportedError
+from lance_core.encoding.kernels import starts_of
 from lance_core.file.read.strategy import MOST_HELD
 from lance_core.format.schema import Schema
 from lance_core.scan.candidates import (
@@ -34,8 +33,8 @@ from lance_core.scan.candidates import (
 from lance_core.scan.fragment_reader import FragmentReader, Rows
 from lance_core.scan.fragment_run import FragmentRun, runs_of
 from lance_core.scan.joined_matches import JoinedMatches, answers
-from lance_core.scan.lineage import ROW_CREATED_AT
-from lance_core.scan.plan import ROW_ADDRESS, ROW_ID, ROW_OFFSET, SYSTEM_COLUMNS, ScanPlan, path_steps
+from lance_core.scan.output import MASKED_SHARE, output_batch, picked_rows, system_column
+from lance_core.scan.plan import ROW_ADDRESS, SYSTEM_COLUMNS, ScanPlan
 from lance_core.store.io_coroutines import finished
 from lance_core.table.read_ahead import Work, chained, computed
 
@@ -59,10 +58,6 @@ _Source = TypeVar("_Source", bound="RowSource")
 
 _MOST_WINDOW_ROWS = 1 << 10
 """Up to so many rows are read like single ones, so that what is learnt of the file's pages is kept."""
-
-_MASKED_SHARE = 7 / 8
-"""From this share of rows on, Arrow keeps them faster by a mask than by their places: it copies whole runs. Where half
-of the rows are kept, places take a third to two thirds of the time."""
 
 
 def scan_fragments(
@@ -198,7 +193,7 @@ def scan_fragment(
             continue
         offsets = _kept_offsets(plan, rows, keep)
         columns = list(rows.columns) if keep is None else _filtered(rows.columns, plan.projection, keep)
-        yield _output(reader, plan, plan.projection, columns, offsets)
+        yield output_batch(reader, plan, plan.projection, columns, offsets)
 
 
 def take_offsets(reader: FragmentReader, plan: ScanPlan, offsets: npt.NDArray[np.int64]) -> pa.RecordBatch:
@@ -212,7 +207,7 @@ def taking_offsets(
     """As `take_offsets`, but stops where a mapped file was asked for something."""
     rows = yield from reader.taking(plan.projection, offsets)
     whole = _whole(plan, rows)
-    return _output(reader, plan, plan.projection, rows.columns, offsets) if whole is None else whole
+    return output_batch(reader, plan, plan.projection, rows.columns, offsets) if whole is None else whole
 
 
 def _whole(plan: ScanPlan, rows: Rows) -> pa.RecordBatch | None:
@@ -349,7 +344,7 @@ def _matches_in(reader: RowSource, plan: ScanPlan, start: int, end: int) -> Iter
         for piece in pieces:
             here = slice(piece.start - rows.start, piece.stop - rows.start)
             columns = [column[here] for column in rows.columns] if piece != span else rows.columns
-            yield _Match(piece.start, mask[here], partial(_picked, columns, plan.filter_projection, len(piece)))
+            yield _Match(piece.start, mask[here], partial(picked_rows, columns, plan.filter_projection, len(piece)))
 
 
 def _matches_at(reader: FragmentReader, plan: ScanPlan, offsets: Offsets) -> Iterator[_Match]:
@@ -360,7 +355,7 @@ def _matches_at(reader: FragmentReader, plan: ScanPlan, offsets: Offsets) -> Ite
         rows = offsets[at : at + step]
         columns = reader.take(plan.filter_projection, rows)
         mask = as_mask(plan.predicate.mask(_predicate_batch(reader, plan, columns, rows)))
-        yield _Match(int(rows[0]), mask, partial(_picked, columns, plan.filter_projection, len(rows)), rows)
+        yield _Match(int(rows[0]), mask, partial(picked_rows, columns, plan.filter_projection, len(rows)), rows)
 
 
 class _Part(NamedTuple):
@@ -405,7 +400,7 @@ def _match_of(reader: FragmentReader, plan: ScanPlan, start: int, parts: Sequenc
             if isinstance(part.values, DictionaryEncoded):
                 picked.append(part.values.taken(inside).values())
             else:
-                picked += _picked([part.values], plan.filter_projection, len(part.values), inside)
+                picked += picked_rows([part.values], plan.filter_projection, len(part.values), inside)
         return picked if len(picked) == 1 else [pa.concat_arrays(picked)]
 
     return _Match(start, mask if live is None else mask & live, pick)
@@ -420,7 +415,7 @@ def _predicate_batch(
     for name in wanted or ([] if columns else [ROW_ADDRESS]):  # a batch without columns would have no rows
         offsets = np.arange(rows.start, rows.stop) if isinstance(rows, range) else rows
         names.append(name)
-        columns.append(_system_column(reader, plan, name, offsets))
+        columns.append(system_column(reader, plan, name, offsets))
     return pa.RecordBatch.from_arrays(columns, names=names)
 
 
@@ -443,7 +438,7 @@ class _Sparse:
         offsets = np.concatenate(self.offsets)
         have = [pa.concat_arrays(list(parts)) for parts in zip(*self.columns, strict=True)]
         rest = reader.take(plan.rest, offsets)
-        yield _output(reader, plan, _both(plan), [*have, *rest], offsets)
+        yield output_batch(reader, plan, _both(plan), [*have, *rest], offsets)
         self.offsets, self.columns, self.num_rows = [], [], 0
 
 
@@ -483,7 +478,7 @@ def _matching_batches(
         offsets = match.offsets(indices)
         columns = match.pick(indices)
         if not plan.rest.fields:
-            yield _output(reader, plan, plan.filter_projection, columns, offsets)
+            yield output_batch(reader, plan, plan.filter_projection, columns, offsets)
         elif match.rows is not None or len(offsets) <= num_rows * SPARSE_SHARE:
             sparse.add(offsets, columns)
             if sparse.num_rows >= most_rows:
@@ -493,7 +488,7 @@ def _matching_batches(
             read = read or reader.cursor(plan.rest, end=end)
             here = range(match.start, match.start + num_rows)
             rest = _read_some(read, plan.rest, here, indices)
-            yield _output(reader, plan, _both(plan), [*columns, *rest], offsets)
+            yield output_batch(reader, plan, _both(plan), [*columns, *rest], offsets)
     yield from sparse.fetch(reader, plan)
 
 
@@ -514,34 +509,20 @@ def _decided_batches(
             if len(rows):
                 here = range(int(rows[0]), int(rows[-1]) + 1)
                 columns = _read_some(read, plan.projection, here, rows - here.start)
-                yield _output(reader, plan, plan.projection, columns, rows)
+                yield output_batch(reader, plan, plan.projection, columns, rows)
 
 
 def _read_some(
     read: Callable[[range, Offsets | None], list[pa.Array]], schema: Schema, here: range, indices: Offsets
 ) -> list[pa.Array]:
     """Read some rows of a range, counted from its first: with all others if they are nearly all."""
-    if len(indices) > len(here) * _MASKED_SHARE:
-        return _picked(read(here, None), schema, len(here), indices)
+    if len(indices) > len(here) * MASKED_SHARE:
+        return picked_rows(read(here, None), schema, len(here), indices)
     return read(here, indices)
 
 
 def _filtered(columns: Sequence[pa.Array], schema: Schema, keep: npt.NDArray[np.bool_]) -> list[pa.Array]:
-    return _picked(columns, schema, len(keep), np.flatnonzero(keep))
-
-
-def _picked(
-    columns: Sequence[pa.Array], schema: Schema, num_rows: int, indices: npt.NDArray[np.int64]
-) -> list[pa.Array]:
-    """Return some rows of columns, which have so many: shape (n,), ascending."""
-    if not columns or len(indices) == num_rows:
-        return list(columns)
-    batch = pa.RecordBatch.from_arrays(list(map(settled, columns)), schema=schema.to_arrow())
-    if len(indices) > num_rows * _MASKED_SHARE:
-        keep = np.zeros(num_rows, np.bool_)
-        keep[indices] = True
-        return list(batch.filter(mask_array(keep)).columns)
-    return list(take_inside(batch, indices).columns)
+    return picked_rows(columns, schema, len(keep), np.flatnonzero(keep))
 
 
 def _kept_offsets(plan: ScanPlan, rows: Rows, keep: npt.NDArray[np.bool_] | None) -> npt.NDArray[np.int64]:
@@ -551,52 +532,3 @@ def _kept_offsets(plan: ScanPlan, rows: Rows, keep: npt.NDArray[np.bool_] | None
     if keep is None:
         return np.arange(rows.start, rows.start + rows.num_rows)
     return np.flatnonzero(keep) + rows.start
-
-
-def _system_column(reader: RowSource, plan: ScanPlan, name: str, offsets: npt.NDArray[np.int64]) -> pa.Array:
-    if isinstance(reader, FragmentRun):
-        parts = [
-            _system_column(fragment, plan, name, fragment_offsets)
-            for fragment, fragment_offsets in reader.split(offsets)
-        ]
-        return pa.concat_arrays([numbers_array(np.empty(0, np.uint64)), *parts])
-    if name == ROW_ID:
-        return reader.row_ids(offsets)
-    if name == ROW_ADDRESS:
-        return reader.row_addresses(offsets)
-    if name == ROW_OFFSET:
-        if plan.row_starts is None:
-            raise UnsupportedError(f"{ROW_OFFSET} can be read and asked for by scans and takes only")
-        return numbers_array(plan.row_starts.row_offsets(reader.fragment.id, reader.deleted, offsets))
-    return numbers_array((reader.created_versions if name == ROW_CREATED_AT else reader.updated_versions)[offsets])
-
-
-def _output(
-    reader: RowSource,
-    plan: ScanPlan,
-    schema: Schema,
-    columns: Sequence[pa.Array],
-    offsets: npt.NDArray[np.int64],
-) -> pa.RecordBatch:
-    """Arrange columns as the plan's output wants them; without any, ``offsets`` tells how many rows there are."""
-    if plan.columns == schema.names:
-        return batch_of(columns, plan.schema, len(offsets))
-    by_name = {top_field.name: column for top_field, column in zip(schema.fields, columns, strict=True)}
-    arrays: list[pa.Array] = []
-    for name in plan.columns:
-        if name in SYSTEM_COLUMNS:
-            arrays.append(_system_column(reader, plan, name, offsets))
-        else:
-            arrays.append(by_name[name] if name in by_name else _flat(name, by_name))
-    return batch_of(arrays, plan.schema, len(offsets))
-
-
-def _flat(path: str, by_name: dict[str, pa.Array]) -> pa.Array:
-    """Return the values at a dotted path inside a struct."""
-    from lance_core.sql.terms import pc  # noqa: PLC0415 rarely needed
-
-    top = next(name for name in by_name if path.startswith(f"{name}."))
-    values = by_name[top]
-    for name in path_steps(path, top):
-        values = pc.struct_field(values, name)
-    return values
