@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 
 _LOGGER = logging.getLogger("lance_core.write")
 
+_WAITING_FILES, _WAITING_BYTES = 32, 1 << 22
+"""Small files of which the rows are in memory together, and the bytes of these rows."""
+
 
 @frozen(kw_only=True)
 class FileLimits:
@@ -190,7 +193,7 @@ def stage_fragments(
                     staging.write(part)
                     span.add(rows=part.num_rows, num_bytes=part.nbytes if span.is_observed else 0)
                     if staging.is_full(limits):
-                        staging.finish()
+                        staging.end_file()
             staging.finish()
             if meanwhile is not None:
                 meanwhile()
@@ -261,6 +264,8 @@ class FileStaging:
     num_rows: int = 0
     _name: str = ""
     _writer: AnyFileWriter | None = None
+    _ended: list[tuple[str, AnyFileWriter]] = field(default_factory=list[tuple[str, "AnyFileWriter"]])
+    _waiting_bytes: int = 0
     _num_reported: int = 0
     _completion: Completion = field(init=False)
 
@@ -285,7 +290,8 @@ class FileStaging:
             path = f"data/{self._name}"
             blobs = StagedBlobs(self.store, path, self.external_blobs)
             if self.progress is not None:
-                self.progress.begin(Fragment(id=len(self.fragments), files=(), physical_rows=0))
+                number = len(self.fragments) + len(self._ended)
+                self.progress.begin(Fragment(id=number, files=(), physical_rows=0))
             sink = self._completion.sink(self.store.writer(path))
             try:
                 writer = self._writer = open_writer(
@@ -312,22 +318,40 @@ class FileStaging:
             return True
         return self._writer.has_reached(limits.max_bytes_per_file)
 
-    def finish(self) -> None:
-        """Finish the file being written, if there is one; a store that is far away completes it later."""
-        if self._writer is None:
+    def end_file(self) -> None:
+        """End the file being written, if there is one; small files wait for others, to be encoded together."""
+        writer = self._writer
+        if writer is None:
             return
-        written = self._writer.finish()
-        self.fields = self._writer.schema  # dictionaries of version 0.1 go on in the next file
-        file = DataFile(
-            path=self._name,
-            fields=written.field_ids,
-            column_indices=written.column_indices,
-            file_major_version=written.major,
-            file_minor_version=written.minor,
-            file_size_bytes=written.size,
-        )
-        self.fragments.append(Fragment(id=0, files=(file,), physical_rows=written.num_rows))
+        self._ended.append((self._name, writer))
         self._writer, self.num_rows = None, 0
+        num_bytes = writer.waiting_bytes
+        self._waiting_bytes += _WAITING_BYTES if num_bytes is None else num_bytes
+        if self._waiting_bytes >= _WAITING_BYTES or len(self._ended) == _WAITING_FILES:
+            self._finish_ended()
+
+    def finish(self) -> None:
+        """End the file being written and finish those that wait; a store that is far away completes them later."""
+        self.end_file()
+        if self._ended:
+            self._finish_ended()
+
+    def _finish_ended(self) -> None:
+        from lance_core.file.write.writer import finish_files  # noqa: PLC0415 whoever writes no file needs no encoder
+
+        all_written = finish_files([writer for _, writer in self._ended])
+        self.fields = self._ended[-1][1].schema  # dictionaries of version 0.1 go on in the next file
+        for (name, _), written in zip(self._ended, all_written, strict=True):
+            file = DataFile(
+                path=name,
+                fields=written.field_ids,
+                column_indices=written.column_indices,
+                file_major_version=written.major,
+                file_minor_version=written.minor,
+                file_size_bytes=written.size,
+            )
+            self.fragments.append(Fragment(id=0, files=(file,), physical_rows=written.num_rows))
+        self._ended, self._waiting_bytes = [], 0
         self._completion.wait(leave=1)
         self._report()
 
@@ -347,10 +371,11 @@ class FileStaging:
     def abort(self) -> None:
         """Remove all files."""
         self._completion.close()
-        if self._writer is not None:
+        begun = self._ended if self._writer is None else [*self._ended, (self._name, self._writer)]
+        for name, writer in begun:
             with suppress(OSError):
-                self._writer.abort()
-                path = f"data/{self._name}"
+                writer.abort()
+                path = f"data/{name}"
                 # The file may be there although the store said that it failed.
                 self.store.delete([path, *_blob_files(self.store, path)])
         remove_staged(self.store, self.fragments)

@@ -215,6 +215,10 @@ class DataFileWriterV01:
         """Bytes of the file so far."""
         return self._position
 
+    @property
+    def waiting_bytes(self) -> None:
+        """None: the next file goes on with the dictionaries of this one, so that it cannot wait."""
+
     def has_reached(self, num_bytes: int) -> bool:
         """Return whether the file, with the rows that wait for their row group, has about so many bytes."""
         return self._position + self._bytes_waiting >= num_bytes

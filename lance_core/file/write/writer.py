@@ -30,6 +30,7 @@ from lance_core.format.schema import Schema
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from lance_core.encoding.layouts.page import EncodedPage
     from lance_core.encoding.values import Bytes
     from lance_core.file.write.blob_files import BlobPlaces
     from lance_core.file.write.field_writer import RowGroups
@@ -135,6 +136,10 @@ class DataFileWriter:
         blob_places: Where blobs go that do not go into the file.
         with_checksums: False for a file that is gone before anything could happen to it.
 
+    Attributes:
+        columns: Rows of each field that wait for their page.
+        options: How fields are written of which nothing but the type is said.
+
     Raises:
         UnsupportedError: A version or type that cannot be written; nothing was written.
     """
@@ -157,7 +162,8 @@ class DataFileWriter:
         self._blobs = BlobFiles(blob_places)
         if self._version.name != "2.0":
             check_writable_types(schema, self._version.name)
-        self._columns = [Collected(writer) for writer in _field_writers(schema, self._version, self._blobs)]
+        self.columns = [Collected(writer) for writer in _field_writers(schema, self._version, self._blobs)]
+        self.options = free_options(self._version.name, profile_of(schema.metadata))
         self._position = 0
         self._waiting: list[bytes] = []
         self._handed_over = 0
@@ -183,6 +189,14 @@ class DataFileWriter:
         """Bytes of the file so far."""
         return self._position
 
+    @property
+    def waiting_bytes(self) -> int | None:
+        """Bytes of the rows as Arrow data, if all of them wait for their pages; else None."""
+        return None if self._position else self._buffered_bytes()
+
+    def _buffered_bytes(self) -> int:
+        return sum([column.num_bytes for column in self.columns])
+
     def has_reached(self, num_bytes: int) -> bool:
         """Return whether the file, with the rows that wait for their pages, has about so many bytes.
 
@@ -192,11 +206,11 @@ class DataFileWriter:
         Args:
             num_bytes: Size of the file in bytes.
         """
-        buffered = sum([column.num_bytes for column in self._columns])
+        buffered = self._buffered_bytes()
         if self._position + buffered < num_bytes:
             return False
         if not self._encoded_from:
-            for column in self._columns:
+            for column in self.columns:
                 self._flush(column)
             return self._position >= num_bytes
         return self._position + buffered * self._encoded_to // self._encoded_from >= num_bytes
@@ -213,12 +227,12 @@ class DataFileWriter:
                 batch was taken.
         """
         arrays = fit_arrays(batch, self._kinds)
-        for array, column in zip(arrays, self._columns, strict=True):
+        for array, column in zip(arrays, self.columns, strict=True):
             if column.writer.needs_check:
                 column.writer.check(array)
         num_rows, encoded_before = batch.num_rows, self._encoded_from
         small = min(self._page_bytes // 2, _VECTOR_BYTES * num_rows)
-        for array, column in zip(arrays, self._columns, strict=True):
+        for array, column in zip(arrays, self.columns, strict=True):
             num_bytes = num_bytes_of(array)
             self._shared_bytes += num_bytes
             if num_bytes + column.num_bytes < small:
@@ -230,15 +244,15 @@ class DataFileWriter:
         # A batch that came through a pipe is one buffer. Without these copies a narrow column would keep all batches of
         # its page in memory: a gigabyte of images for 8 MiB of ids. Wide columns are never copied, nor others before
         # half of what they keep is written: a copy of what waits would save less than it takes.
-        if self._encoded_from > encoded_before and 2 * self._waiting_bytes() <= self._shared_bytes:
-            for column in self._columns:
+        if self._encoded_from > encoded_before and 2 * self._sharing_bytes() <= self._shared_bytes:
+            for column in self.columns:
                 column.unshare()
             self._shared_bytes = 0
         self._num_rows += num_rows
 
-    def _waiting_bytes(self) -> int:
+    def _sharing_bytes(self) -> int:
         """Return the bytes of rows that wait for their page and may share memory."""
-        return sum([column.num_bytes - column.owned_bytes for column in self._columns])
+        return sum([column.num_bytes - column.owned_bytes for column in self.columns])
 
     def copy_pages(self, columns: Sequence[Iterable[tuple[Page, Sequence[bytes | Bytes]]]], num_rows: int) -> None:
         """Add rows whose pages another file of this version has: they are copied as they are, column by column.
@@ -250,7 +264,7 @@ class DataFileWriter:
         Raises:
             CorruptDataError: A field has pages for more or fewer rows.
         """
-        for column, pages in zip(self._columns, columns, strict=True):
+        for column, pages in zip(self.columns, columns, strict=True):
             self._flush(column)
             assert isinstance(column.writer, FieldWriterV21)  # noqa: S101 for the type checker: callers have checked
             copied = column.writer.copy(pages, self._put)
@@ -274,24 +288,28 @@ class DataFileWriter:
 
     def finish(self) -> WrittenDataFile:
         """Write what is left and the metadata, and commit the sink."""
-        options = free_options(self._version.name, profile_of(self._schema.metadata))
-        for columns, pages in encode_together(self._columns, options):
-            for number, column in enumerate(columns):
-                page = pages.pop(number, None)
-                if page is None:
-                    self._flush(column)
-                elif isinstance(column.writer, FieldWriterV21):
-                    column.writer.write_page(page, column.num_rows, self._put)
-                    column.arrays = []
+        (written,) = _finish_together([self])
+        return written
+
+    def write_collected(self, column: Collected, page: EncodedPage | None) -> None:
+        """Write the rows that a column has collected; ``page`` has them if they are encoded."""
+        if page is None:
+            self._flush(column)
+        elif isinstance(column.writer, FieldWriterV21):
+            column.writer.write_page(page, column.num_rows, self._put)
+            column.arrays = []
+
+    def end(self) -> WrittenDataFile:
+        """Write the metadata behind the last page, and commit the sink."""
         self._blobs.finish()
         blob_sums = self._blobs.checksums()
         if self._checksums is not None and blob_sums:
             self.add_global_buffer(blob_sums)
-        columns = [data for column in self._columns for data in column.writer.finish()]
+        columns = [data for column in self.columns for data in column.writer.finish()]
         self._write_metadata(encode_descriptor(file_schema(self._schema), self._num_rows), columns)
         self._write_waiting()
         self._sink.commit()
-        field_ids = tuple(identity for column in self._columns for identity in column.writer.field_ids)
+        field_ids = tuple(identity for column in self.columns for identity in column.writer.field_ids)
         return WrittenDataFile(
             num_rows=self._num_rows,
             size=self._position,
@@ -407,6 +425,30 @@ class DataFileWriter:
         self._handed_over += len(data) if isinstance(data, bytes) else data.nbytes
         if self._checksums is not None:
             self._checksums.add(data)
+
+
+def finish_files(writers: Sequence[AnyFileWriter]) -> list[WrittenDataFile]:
+    """Finish files of one schema and version. Columns of all of them that are alike are encoded at one go.
+
+    Args:
+        writers: The files. Each gets the bytes that it would get alone.
+
+    Returns:
+        What was written, in the same order.
+    """
+    together = [writer for writer in writers if isinstance(writer, DataFileWriter)]
+    if len(together) < len(writers):
+        return [writer.finish() for writer in writers]
+    return _finish_together(together)
+
+
+def _finish_together(writers: Sequence[DataFileWriter]) -> list[WrittenDataFile]:
+    owners = iter([writer for writer in writers for _ in writer.columns])
+    columns = [column for writer in writers for column in writer.columns]
+    for some, pages in encode_together(columns, writers[0].options):
+        for number, (column, owner) in enumerate(zip(some, owners, strict=False)):
+            owner.write_collected(column, pages.pop(number, None))
+    return [writer.end() for writer in writers]
 
 
 def rows_of_vectors(kind: pa.DataType) -> int | None:
