@@ -91,7 +91,7 @@ class FieldWriterV21:
 
     def write_page(self, page: EncodedPage, num_rows: int, put: Put) -> None:
         """Write a page of a field that is one leaf, encoded elsewhere."""
-        buffers = tuple([put(buffer) for buffer in page.buffers])
+        buffers = tuple(map(put, page.buffers))
         layout = page.encoded_layout or encode_layout(page.layout)
         self._pages[0].append(Page(buffers=buffers, num_rows=num_rows, first_row=self._num_rows, layout=layout))
         self._num_rows += num_rows
