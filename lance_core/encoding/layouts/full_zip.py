@@ -69,14 +69,15 @@ def stride(layout: FullZipLayout) -> int:
     return control_bytes(layout) + (layout.bits_per_value or 0) // 8
 
 
+def kind_of(layout: FullZipLayout) -> tuple[object, ...]:
+    """Return what pages are alike in whose rows can be decoded together."""
+    widths = layout.bits_rep, layout.bits_def, layout.bits_per_value, layout.bits_per_offset
+    return layout.values, layout.layers, widths
+
+
 def is_alike(ours: FullZipLayout, theirs: FullZipLayout) -> bool:
     """True if rows of two pages can be decoded together."""
-    return (
-        ours.values == theirs.values
-        and ours.layers == theirs.layers
-        and (ours.bits_rep, ours.bits_def) == (theirs.bits_rep, theirs.bits_def)
-        and (ours.bits_per_value, ours.bits_per_offset) == (theirs.bits_per_value, theirs.bits_per_offset)
-    )
+    return kind_of(ours) == kind_of(theirs)
 
 
 def index_width(index_size: int, num_rows: int) -> int:

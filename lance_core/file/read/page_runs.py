@@ -13,15 +13,17 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from lance_core.common.frozen import NamedTuple, mutable, replace
-from lance_core.encoding.kernels import gather, starts_of
-from lance_core.encoding.layouts import chunk_table, mini_block
+from lance_core.encoding.kernels import gather, gather_windows, starts_of
+from lance_core.encoding.layouts import chunk_table, full_zip, mini_block
+from lance_core.encoding.layouts.page import to_arrow
 from lance_core.encoding.plans import ByteRanges
+from lance_core.errors import CorruptDataError
 from lance_core.file.read import strategy
-from lance_core.file.read.column_read import ColumnRead
+from lance_core.file.read.column_read import NO_RANGES, ColumnRead
 from lance_core.file.read.groups import chunk_group
 from lance_core.file.read.page_index import MiniBlockIndex
 from lance_core.format.file.encodings import Fsst, codes_of
-from lance_core.format.file.page_layout import MiniBlockLayout
+from lance_core.format.file.page_layout import FullZipLayout, MiniBlockLayout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -55,6 +57,7 @@ class PagesRead:
 
 
 _Read: TypeAlias = ColumnRead | PagesRead
+_Layout: TypeAlias = MiniBlockLayout | FullZipLayout
 
 
 class _Pages(NamedTuple):
@@ -62,35 +65,57 @@ class _Pages(NamedTuple):
 
     number: int
     read: _Read
-    layout: MiniBlockLayout
+    layout: _Layout
 
 
 @mutable
-class PageRun:
+class PagesOfFiles:
     """Pages of one leaf, each the only one of its file.
 
     Attributes:
         reads: Reads of the leaf in the files.
         numbers: Which of the reads these are; where neighbours follow one another, so do their rows.
-        rows: Rows of each page.
-        layouts: Layouts of the pages, which differ in numbers of values and symbol tables at most.
+        rows: Wanted rows of each page.
         extents: Shape (2, buffers, pages): position and bytes of each buffer of the pages.
+        num_rows: Shape (pages,): rows that each page has.
+        is_whole: All rows are wanted, so that all bytes of the pages are asked for at one go.
     """
 
     reads: list[_Read]
     numbers: list[int]
     rows: list[Rows]
-    layouts: tuple[MiniBlockLayout, ...]
     extents: Int64s
+    num_rows: Int64s
+    is_whole: bool
+
+    def share(self, array: pa.Array) -> None:
+        """Give the rows of all pages to the reads; the first one of neighbouring files takes those of all."""
+        cuts = [0, *[at for at, (low, high) in enumerate(pairwise(self.numbers), 1) if high > low + 1]]
+        bounds = starts_of(np.array([_num_rows(read) for read in self.reads], np.int64)).tolist()
+        for at, end in pairwise([*cuts, len(self.reads)]):
+            self.reads[at].arrays.append(array.slice(bounds[at], bounds[end] - bounds[at]))
+
+
+@mutable
+class ChunkRun(PagesOfFiles):
+    """Mini-block pages.
+
+    Attributes:
+        layouts: Layouts of the pages, which differ in numbers of values and symbol tables at most.
+    """
+
+    layouts: tuple[MiniBlockLayout, ...]
     _group: MiniBlockGroup | None = None
+    _whole_pages: RangeBuffers | None = None
 
     @property
     def index_ranges(self) -> ByteRanges:
-        """The byte ranges of chunk words, dictionaries and repetition indexes."""
-        starts, sizes = np.delete(self.extents, 1, axis=1).reshape(2, -1)
+        """The byte ranges of chunk words, dictionaries and repetition indexes, and of the chunks if all are wanted."""
+        extents = self.extents if self.is_whole else np.delete(self.extents, 1, axis=1)
+        starts, sizes = extents.reshape(2, -1)
         return ByteRanges(starts, starts + sizes)
 
-    def find_chunks(self, buffers: RangeBuffers) -> None:
+    def find_rows(self, buffers: RangeBuffers) -> None:
         """Find the chunks that hold the wanted rows.
 
         Args:
@@ -101,9 +126,7 @@ class PageRun:
         """
         (positions, sizes), layout = self.extents, self.layouts[0]
         starts = buffers.in_memory(positions)
-        num_pages = [len(_rows_of(read)) for read in self.reads]
-        num_rows = np.repeat(np.array([read.column.pages[0].num_rows for read in self.reads], np.int64), num_pages)
-        first_rows = starts_of(num_rows)
+        first_rows = starts_of(self.num_rows)
         chunk_words = chunk_table.PageWords(
             chunk_words=gather(buffers.memory, starts[0], sizes[0]),
             word_bytes=sizes[0],
@@ -111,7 +134,7 @@ class PageRun:
             index=None if layout.rep is None else gather(buffers.memory, starts[-1], sizes[-1]),
             index_bytes=sizes[-1],
             num_items=chunk_table.counts_of_items([layout.num_items for layout in self.layouts]),
-            num_rows=num_rows,
+            num_rows=self.num_rows,
             data_sizes=sizes[1],
             positions=positions[1],
             first_rows=first_rows[:-1],
@@ -122,10 +145,11 @@ class PageRun:
             dictionary = mini_block.decode_joined_dictionaries(self.layouts, buffers.memory, starts[2], sizes[2])
         index = MiniBlockIndex(self.layouts, bounds, table, dictionary, None)
         self._group = chunk_group(self.reads[0].column, index, self._rows(first_rows))
+        self._whole_pages = buffers if self.is_whole else None
 
     def _rows(self, first_rows: Int64s) -> Rows:
         """Return the wanted rows, counted from the first one of all pages."""
-        if sum(map(len, self.rows)) == first_rows[-1]:
+        if self.is_whole:
             return range(int(first_rows[-1]))
         firsts = np.repeat(first_rows[:-1], list(map(len, self.rows)))
         return np.concatenate([np.asarray(rows, np.int64) for rows in self.rows]) + firsts
@@ -139,16 +163,80 @@ class PageRun:
 
     @property
     def ranges(self) -> ByteRanges:
-        """The byte ranges of the chunks."""
-        return self.group.ranges
+        """The byte ranges of the chunks, unless they have been read."""
+        return NO_RANGES if self.is_whole else self.group.ranges
 
     def decode(self, buffers: RangeBuffers) -> None:
-        """Decode the rows; the first one of neighbouring files takes those of all."""
-        array = self.group.decode(buffers)
-        cuts = [0, *[at for at, (low, high) in enumerate(pairwise(self.numbers), 1) if high > low + 1]]
-        bounds = starts_of(np.array([_num_rows(read) for read in self.reads], np.int64)).tolist()
-        for at, end in pairwise([*cuts, len(self.reads)]):
-            self.reads[at].arrays.append(array.slice(bounds[at], bounds[end] - bounds[at]))
+        """Decode the rows."""
+        self.share(self.group.decode(buffers if self._whole_pages is None else self._whole_pages))
+
+
+@mutable
+class RowRun(PagesOfFiles):
+    """Full-zip pages without index, whose rows have one width.
+
+    Attributes:
+        layout: Layout of all pages.
+    """
+
+    layout: FullZipLayout
+    _bounds: ByteRanges | None = None
+    _whole_pages: RangeBuffers | None = None
+
+    @property
+    def index_ranges(self) -> ByteRanges:
+        """The byte ranges of all rows if they are wanted, else none."""
+        return self._row_ranges if self.is_whole else NO_RANGES
+
+    def find_rows(self, buffers: RangeBuffers) -> None:
+        """Keep the rows if they have been read."""
+        self._whole_pages = buffers if self.is_whole else None
+
+    @property
+    def _row_ranges(self) -> ByteRanges:
+        """The byte ranges of the rows, of consecutive ones together."""
+        if self._bounds is None:
+            step = full_zip.stride(self.layout)
+            self._bounds = _row_ranges(self.rows, self.extents[0, 0], step)
+        return self._bounds
+
+    @property
+    def ranges(self) -> ByteRanges:
+        """The byte ranges of the rows, unless they have been read."""
+        return NO_RANGES if self.is_whole else self._row_ranges
+
+    def decode(self, buffers: RangeBuffers) -> None:
+        """Decode the rows."""
+        source = buffers if self._whole_pages is None else self._whole_pages
+        ranges, column, num_rows = self._row_ranges, self.reads[0].column, sum(map(len, self.rows))
+        starts, step = source.in_memory(ranges.starts), full_zip.stride(self.layout)
+        if len(starts) == num_rows:
+            memory = gather_windows(source.memory, starts, step).reshape(-1)
+        else:
+            memory = gather(source.memory, starts, ranges.ends - ranges.starts)
+        decoded = full_zip.decode_even(self.layout, memory, num_rows, column.kind)
+        self.share(to_arrow(decoded, column.path, column.kind, num_rows))
+
+
+def _row_ranges(rows: Sequence[Rows], positions: Int64s, step: int) -> ByteRanges:
+    """Return the byte ranges of rows, all of them single ones or all consecutive.
+
+    Args:
+        rows: Rows of each page.
+        positions: Shape (pages,): where the pages begin.
+        step: Bytes of a row.
+    """
+    spans = [(some[0], len(some)) for some in rows if isinstance(some, range)]
+    if len(spans) == len(rows):
+        firsts, counts = np.array(spans, np.int64).T
+        starts = positions + firsts * step
+        return ByteRanges(starts, starts + counts * step)
+    starts = np.concatenate([np.asarray(some, np.int64) for some in rows]) * step
+    starts += np.repeat(positions, list(map(len, rows)))
+    return ByteRanges(starts, starts + step)
+
+
+PageRun: TypeAlias = "ChunkRun | RowRun"
 
 
 def page_runs(leaves: Sequence[Sequence[_Read]]) -> tuple[list[PageRun], list[ColumnRead]]:
@@ -186,16 +274,20 @@ def page_runs(leaves: Sequence[Sequence[_Read]]) -> tuple[list[PageRun], list[Co
     return runs, others
 
 
-def run_layout(read: _Read) -> MiniBlockLayout | None:
+def run_layout(read: _Read) -> _Layout | None:
     """Return the layout of the only page of each file; None if it is better read by itself."""
     column = read.column
     if read.arrays or len(column.pages) != 1 or not column.is_simple or column.path.items_per_row != 1:
         return None
-    num_wanted = _num_rows(read) / len(read.rows) if isinstance(read, PagesRead) else len(read.rows)
-    if not strategy.is_in_run(num_wanted, column.pages[0].num_rows):
-        return None
+    page = column.pages[0]
     layout = read.pages.layout(column, 0)
-    return layout if isinstance(layout, MiniBlockLayout) and layout.blob_layers is None else None
+    if isinstance(layout, FullZipLayout):
+        fits = strategy.fits_run_pages(page.num_rows) and not full_zip.has_index(layout)
+        return layout if fits else None
+    num_wanted = _num_rows(read) / len(read.rows) if isinstance(read, PagesRead) else len(read.rows)
+    if not isinstance(layout, MiniBlockLayout) or layout.blob_layers is not None:
+        return None
+    return layout if strategy.is_in_run(num_wanted, page.num_rows) else None
 
 
 def _rows_of(read: _Read) -> Sequence[Rows]:
@@ -206,8 +298,10 @@ def _num_rows(read: _Read) -> int:
     return sum(map(len, read.rows)) if isinstance(read, PagesRead) else len(read.rows)
 
 
-def _kind(layout: MiniBlockLayout) -> object:
+def _kind(layout: _Layout) -> object:
     """Return what pages are alike in."""
+    if isinstance(layout, FullZipLayout):
+        return full_zip.kind_of(layout)
     key = (
         type(layout.values),
         codes_of(layout.values),
@@ -225,9 +319,9 @@ def _fitting(pages: Sequence[_Pages]) -> Iterator[list[_Pages]]:
     num_bytes = num_items = 0
     for page in pages:
         _, read, layout = page
-        is_many = isinstance(read, PagesRead)
-        size = int(read.extents[1, 1].sum()) if is_many else read.column.pages[0].buffers[1][1]
-        items = layout.num_dictionary_items * (len(read.rows) if is_many else 1)
+        is_many, has_chunks = isinstance(read, PagesRead), isinstance(layout, MiniBlockLayout)
+        size = int(read.extents[1, int(has_chunks)].sum()) if is_many else read.column.pages[0].buffers[has_chunks][1]
+        items = layout.num_dictionary_items * (len(read.rows) if is_many else 1) if has_chunks else 0
         if part and not strategy.fits_group(num_bytes + size, num_items + items):
             yield part
             part, num_bytes, num_items = [], 0, 0
@@ -238,19 +332,32 @@ def _fitting(pages: Sequence[_Pages]) -> Iterator[list[_Pages]]:
 
 def _run(pages: Sequence[_Pages]) -> PageRun:
     """Return pages that are alike as a run."""
-    # Layouts that share their parts are compared in no time.
-    first, shared = pages[0].layout, dict[tuple[int, int, bytes | None], MiniBlockLayout]()
-    layouts: list[MiniBlockLayout] = []
-    for _, read, layout in pages:
+    reads = [read for _, read, _ in pages]
+    num_pages = [len(_rows_of(read)) for read in reads]
+    num_rows = np.repeat(np.array([read.column.pages[0].num_rows for read in reads], np.int64), num_pages)
+    rows = [rows for read in reads for rows in _rows_of(read)]
+    is_whole = sum(map(len, rows)) == int(np.add.reduce(num_rows))
+    parts = (reads, [number for number, _, _ in pages], rows, _extents(reads), num_rows, is_whole)
+    layouts = [page.layout for page in pages]
+    first = layouts[0]
+    if isinstance(first, FullZipLayout):
+        if (parts[3][1, 0] < full_zip.stride(first) * num_rows).any():
+            raise CorruptDataError(f"a page is too small for its rows of {full_zip.stride(first)} bytes")
+        return RowRun(*parts, first)
+    chunked = [layout for layout in layouts if isinstance(layout, MiniBlockLayout)]
+    return ChunkRun(*parts, tuple(_repeated(chunked, num_pages)))
+
+
+def _repeated(layouts: Sequence[MiniBlockLayout], num_pages: Sequence[int]) -> Iterator[MiniBlockLayout]:
+    """Yield each layout as often as there are pages with it; layouts that share their parts are compared in no time."""
+    first, shared = layouts[0], dict[tuple[int, int, bytes | None], MiniBlockLayout]()
+    for layout, count in zip(layouts, num_pages, strict=True):
         values = layout.values
         key = (layout.num_items, layout.num_dictionary_items, values.symbol_table if isinstance(values, Fsst) else None)
         if key not in shared:
             values = values if isinstance(values, Fsst) else first.values
             shared[key] = replace(first, values=values, num_items=key[0], num_dictionary_items=key[1])
-        layouts += [shared[key]] * len(_rows_of(read))
-    reads = [read for _, read, _ in pages]
-    rows = [rows for read in reads for rows in _rows_of(read)]
-    return PageRun(reads, [number for number, _, _ in pages], rows, tuple(layouts), _extents(reads))
+        yield from [shared[key]] * count
 
 
 def _extents(reads: Sequence[_Read]) -> Int64s:

@@ -342,7 +342,7 @@ def _load_indexes(reads: Sequence[ColumnRead], runs: Sequence[PageRun] = ()) -> 
     for (read, page), index in zip(chunked, indexes, strict=True):
         read.pages.keep_index(page.part.number, index)
     for run in runs:
-        run.find_chunks(next(buffers))
+        run.find_rows(next(buffers))
 
 
 def _decode(jobs: Sequence[Job]) -> ReadPlan[None]:

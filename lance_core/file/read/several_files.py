@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 _BASE_BITS = 44
 """Positions in the n-th file begin at n times 16 TiB."""
+_NOTHING = RangeBuffers(np.empty(0, np.uint8), np.empty(0, np.int64), np.empty(0, np.int64))
 
 
 def can_be_joined(files: Sequence[Wanted | AlikeFiles | SimilarFiles]) -> bool:
@@ -187,6 +188,8 @@ class _SeveralFiles:
         return [next(buffers[owner]) for owner in owners]
 
     def _copy(self, scattered: Sequence[ByteRanges]) -> RangeBuffers:
+        if not any(len(ranges.starts) for ranges in scattered):
+            return _NOTHING
         contents = self._contents
         if contents is not None:
             return _joined_contents(contents, scattered)

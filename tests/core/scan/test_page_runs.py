@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from lance_core import dataset, write_dataset
 from lance_core.errors import CorruptDataError
 from lance_core.file.read import alike_files, page_runs, plan, several_files
+from lance_core.store.local_reader import LocalReader
 
 STRUCT = pa.struct([("a", pa.int16()), ("b", pa.list_(pa.string()))])
 COLUMNS = {
@@ -22,7 +23,14 @@ COLUMNS = {
     "structs": lambda rng, n: some(lambda k: [{"a": k, "b": ["x"] * k}] * k, rng.integers(0, 6, n), pa.list_(STRUCT)),
     "kind": lambda rng, n: pa.array(rng.choice(["x", "y", "z"], n)).dictionary_encode(),
     "vector": lambda rng, n: pa.FixedSizeListArray.from_arrays(pa.array(rng.random(3 * n), pa.float32()), 3),
+    "wide": lambda rng, n: wide(rng, n, rng.random(n) < rng.choice([0, 0.3])),
 }
+
+
+def wide(rng, count, is_null=None):
+    """Return vectors of 256 bytes, which are stored one after the other."""
+    mask = None if is_null is None else pa.array(is_null)
+    return pa.FixedSizeListArray.from_arrays(pa.array(rng.random(64 * count), pa.float32()), 64, mask=mask)
 
 
 def some(value, sizes, kind):
@@ -37,11 +45,11 @@ def rows(rng, count):
 @pytest.fixture
 def pages(monkeypatch):
     """Pages of each run that is decoded; files that are read together must not fail and be read one by one."""
-    counts, decode, take = [], page_runs.PageRun.decode, several_files.result_of
+    counts, share, take = [], page_runs.PagesOfFiles.share, several_files.result_of
 
-    def counted(self, buffers):
-        counts.append(len(self.layouts))
-        decode(self, buffers)
+    def counted(self, array):
+        counts.append(len(self.rows))
+        share(self, array)
 
     def unfailing(*arguments):
         try:
@@ -49,7 +57,7 @@ def pages(monkeypatch):
         except Exception as error:
             raise AssertionError("files are read one by one") from error
 
-    monkeypatch.setattr(page_runs.PageRun, "decode", counted)
+    monkeypatch.setattr(page_runs.PagesOfFiles, "share", counted)
     monkeypatch.setattr(several_files, "result_of", unfailing)
     return counts
 
@@ -109,6 +117,40 @@ def test_files_between_them_that_are_encoded_otherwise_stay_in_their_place(tmp_p
     found = table.to_table()["n"].to_pylist()
     assert pages == [5]
     assert found == [row["n"] for row in one_by_one(table)]
+
+
+@pytest.mark.parametrize("has_nulls", [False, True])
+def test_values_that_lie_one_after_the_other_are_one_run(tmp_path, pages, has_nulls):
+    rng = np.random.default_rng(4)
+    for number in range(8):
+        count = 1_000 + number
+        values = wide(rng, count, rng.random(count) < 0.2 if has_nulls else None)
+        write_dataset(pa.table({"v": values}), str(tmp_path / "t"), mode="append")
+    table = dataset(str(tmp_path / "t"))
+    found = table.to_table()
+    assert set(pages) == {8}
+    assert found.to_pylist() == one_by_one(table)
+    pages.clear()
+    wanted = sorted(rng.choice(found.num_rows, 200, replace=False).tolist())
+    assert table.take(wanted).to_pylist() == found.take(wanted).to_pylist()
+    assert pages == [8]
+
+
+def test_files_of_which_all_rows_are_read_are_copied_once(tmp_path, monkeypatch):
+    """What tells where rows are comes with the rows."""
+    rng = np.random.default_rng(5)
+    for _ in range(6):
+        columns = {"n": rng.integers(0, 1 << 30, 8_000), "few": rng.integers(0, 4, 8_000), "v": wide(rng, 8_000)}
+        write_dataset(pa.table(columns), str(tmp_path / "t"), mode="append")
+    asked = []
+    copy = LocalReader.copy_present
+    monkeypatch.setattr(
+        LocalReader, "copy_present", lambda self, into, ranges: asked.append(len(ranges)) or copy(self, into, ranges)
+    )
+    table = dataset(str(tmp_path / "t"))
+    found = table.to_table(columns=["n", "few"])
+    assert asked == [1] * 6
+    assert found.to_pylist() == one_by_one(table, columns=["n", "few"])
 
 
 def test_single_rows_of_files_are_not_decoded_with_all_others(tmp_path, pages):
