@@ -47,13 +47,11 @@ def _order_of(keys: pa.Array) -> Int64s:
     NumPy sorts integers with vector instructions: 4 million in .09 s with their positions in the same words, .27 s
     without, where Arrow takes .86 s. Of texts it sorts 8 bytes behind what all of them begin with.
     """
-    if pa.types.is_integer(keys.type):
-        numbers = numbers_of(keys)
+    numbers = numbers_of(keys) if pa.types.is_integer(keys.type) else None
+    if numbers is not None:
         order = _packed_order(numbers)
         if order is not None:
             return order
-    else:
-        numbers = None
     ranks = _ranks(keys)
     if ranks is not None:
         return ranks.argsort(kind="stable")  # a radix sort, since they have 16 bits
@@ -61,6 +59,12 @@ def _order_of(keys: pa.Array) -> Int64s:
         return _order_of_numbers(numbers)
     prefixes = _text_prefixes(keys)
     return numbers_of(_sorted_by_arrow(keys)) if prefixes is None else _order_by_prefixes(prefixes, keys)
+
+
+def order_of_numbers(numbers: npt.NDArray[Any]) -> Int64s:
+    """Return the positions of integers in order; equal ones keep theirs."""
+    order = _packed_order(numbers)
+    return _order_of_numbers(numbers) if order is None else order
 
 
 def _packed_order(numbers: npt.NDArray[Any]) -> Int64s | None:

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from lance_core.format.index.row_sets import merged_parts, parts_of
 from lance_core.index.external_sort import ExternalSort
-from lance_core.index.order import sort_keys
+from lance_core.index.order import order_of_numbers, sort_keys
 from lance_core.sql.kernels import pc
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class PostingSort:
         keys = pa.chunked_array([array for array, _ in pairs], self._kind)
         rows = np.concatenate([array for _, array in pairs])
         codes, distinct = _codes_of(keys)
-        order = np.argsort(codes, kind="stable")
+        order = order_of_numbers(codes)
         codes, rows = codes[order], rows[order]
         edges = np.append(np.searchsorted(codes, np.arange(len(distinct))), len(codes)).tolist()
         numbers: list[int] = []

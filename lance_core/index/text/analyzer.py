@@ -6,7 +6,6 @@ stems, stop words, folding - see each distinct word once.
 
 from __future__ import annotations
 
-from functools import cache, lru_cache, partial
 from threading import Lock
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -15,11 +14,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lance_core.common.frozen import frozen
+from lance_core.encoding.kernels import numbers_of
 from lance_core.index.text.characters import alphanumeric, fold, lower, not_space, stop_words
 from lance_core.sql.kernels import pc
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from lance_core.format.index.inverted_index import TextOptions
 
@@ -31,10 +31,6 @@ _MOST_BYTES = 4 << 20
 """Bytes of texts that are cut together."""
 _MOST_KNOWN = 1 << 20
 """Distinct words that an analyzer remembers."""
-_MOST_STEMS, _LONGEST_KNOWN = 1 << 16, 40
-"""Words whose stems the process remembers, and their characters at most: to find a stem takes 50 to 60 us."""
-_STEMMER_LOCK = Lock()
-"""Stemmers keep the word that they work on."""
 
 
 @frozen(kw_only=True)
@@ -107,24 +103,24 @@ class Analyzer:
         else:
             cut = self._cut(*_buffers(texts))
         encoded = _spans(cut).dictionary_encode()
-        distinct = [self._term(word) for word in encoded.dictionary.to_pylist()]
-        terms: dict[str, int] = {}
-        numbers = np.array([-1 if term is None else terms.setdefault(term, len(terms)) for term in distinct], np.int64)
-        codes = numbers[encoded.indices.to_numpy(zero_copy_only=False)] if distinct else numbers
+        becomes = self._terms_of(encoded.dictionary.to_pylist())
+        terms = [term for term in dict.fromkeys(becomes) if term is not None]
+        numbers = {None: -1, **dict(zip(terms, range(len(terms)), strict=True))}
+        codes = np.fromiter(map(numbers.__getitem__, becomes), np.int64, len(becomes))[numbers_of(encoded.indices)]
         selected = codes >= 0
         return Tokens(
-            terms=list(terms), codes=codes[selected], owners=cut.owners[selected], positions=cut.positions[selected]
+            terms=terms, codes=codes[selected], owners=cut.owners[selected], positions=cut.positions[selected]
         )
 
-    def _term(self, word: bytes) -> str | None:
-        """Return what becomes of a word; None if it is left out."""
-        try:
-            return self._terms[word]
-        except KeyError:
-            if len(self._terms) >= _MOST_KNOWN:
-                self._terms.clear()
-            term = self._terms[word] = self._filtered(word)
-            return term
+    def _terms_of(self, spans: Sequence[bytes]) -> list[str | None]:
+        """Return what becomes of each of some distinct spans of texts; None if it is left out."""
+        terms = self._terms
+        new = [span for span in spans if span not in terms]
+        if len(terms) + len(new) > _MOST_KNOWN:
+            terms, new = {}, list(spans)
+            self._terms = terms  # another thread goes on with those that it has
+        terms.update(zip(new, map(self._filtered, new), strict=True))
+        return list(map(terms.__getitem__, spans))
 
     def _filtered(self, word: bytes) -> str | None:
         options = self.options
@@ -162,28 +158,15 @@ class Analyzer:
 
 
 def _stemmer(language: str) -> Callable[[str], str]:
-    _language_stemmer(language)  # an unknown language is an error now, not at the first word
-    return partial(_stem, language)
-
-
-def _stem(language: str, word: str) -> str:
-    return _known_stem(language, word) if len(word) <= _LONGEST_KNOWN else _cut_to_stem(language, word)
-
-
-def _cut_to_stem(language: str, word: str) -> str:
-    with _STEMMER_LOCK:
-        return _language_stemmer(language)(word)
-
-
-_known_stem = lru_cache(maxsize=_MOST_STEMS)(_cut_to_stem)
-"""Texts that are appended to a table have most of the words of those before."""
-
-
-@cache
-def _language_stemmer(language: str) -> Callable[[str], str]:
     from snowballstemmer import stemmer  # noqa: PLC0415 rarely needed
 
-    return stemmer(language.lower()).stemWord
+    stem, lock = stemmer(language.lower()).stemWord, Lock()  # it keeps the word that it works on
+
+    def stem_word(word: str) -> str:
+        with lock:
+            return stem(word)
+
+    return stem_word
 
 
 def is_text(kind: pa.DataType) -> bool:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import struct
+from collections import defaultdict
 from dataclasses import field
-from itertools import pairwise
+from itertools import count, pairwise
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -29,6 +30,7 @@ from lance_core.format.index.inverted_index import (
     posting_metadata,
 )
 from lance_core.format.index.posting_blocks import BLOCK, encode_positions, encode_postings
+from lance_core.index.order import order_of_numbers
 from lance_core.index.protocol import SegmentContent
 from lance_core.index.text.json_analyzer import make_analyzer
 
@@ -68,7 +70,7 @@ class _Run:
 class _Pending:
     """Content of the next partition."""
 
-    tokens: dict[str, int] = field(default_factory=dict[str, int])
+    tokens: defaultdict[str, int] = field(default_factory=lambda: defaultdict(count().__next__))
     rows: list[Int64s] = field(default_factory=list[Int64s])
     lengths: list[Int64s] = field(default_factory=list[Int64s])
     runs: list[_Run] = field(default_factory=list[_Run])
@@ -77,8 +79,7 @@ class _Pending:
 
     def numbers_of(self, terms: list[str]) -> Int64s:
         """Return the numbers of words, which get one when they come first."""
-        tokens = self.tokens
-        return np.array([tokens.setdefault(term, len(tokens)) for term in terms], np.int64)
+        return np.fromiter(map(self.tokens.__getitem__, terms), np.int64, len(terms))
 
     def add(self, rows: Int64s, lengths: Int64s) -> int:
         """Add documents; returns the number of the first one."""
@@ -117,18 +118,19 @@ class InvertedBuilder:
         """Add texts and the row of each; those without words are left out."""
         for start, tokens in self._analyzer.batches(texts):
             numbers = self._pending.numbers_of(tokens.terms)
-            documents, owners, lengths = np.unique(tokens.owners, return_inverse=True, return_counts=True)
-            first = self._pending.add(rows[start + documents], lengths)
-            order = np.argsort(numbers[tokens.codes], kind="stable") if len(tokens.codes) else tokens.codes
-            codes = numbers[tokens.codes[order]] if len(order) else order
-            self._pending.add_run(self._run(codes, owners[order] + first, tokens.positions[order]))
+            is_first = _is_first(tokens.owners)
+            firsts = np.flatnonzero(is_first)
+            lengths = np.diff(np.append(firsts, len(is_first)))
+            first = self._pending.add(rows[start + tokens.owners[firsts]], lengths)
+            documents = np.cumsum(is_first) + (first - 1)
+            codes = numbers[tokens.codes]
+            order = order_of_numbers(codes)
+            self._pending.add_run(self._run(codes[order], documents[order], tokens.positions[order]))
             self._flush_if_full()
 
     def _run(self, tokens: Int64s, documents: Int64s, positions: Int64s) -> _Run:
         """Count equal pairs, which are next to each other."""
-        is_first = np.ones(len(tokens), np.bool_)
-        is_first[1:] = (tokens[1:] != tokens[:-1]) | (documents[1:] != documents[:-1])
-        firsts = np.flatnonzero(is_first)
+        firsts = np.flatnonzero(_is_first(tokens) | _is_first(documents))
         frequencies = np.diff(np.append(firsts, len(tokens))).astype(np.uint32)
         selected = positions if self._options.with_position else None
         return _Run(tokens[firsts], documents[firsts], frequencies, selected)
@@ -205,6 +207,13 @@ class InvertedBuilder:
         columns = [pa.array(rows.astype(np.uint64)), pa.array(lengths.astype(np.uint32))]
         batch = pa.record_batch(columns, schema=DOCS_SCHEMA)
         self._files.write(name, DOCS_SCHEMA, [batch], metadata={"total_tokens": str(int(lengths.sum()))})
+
+
+def _is_first(numbers: Int64s) -> npt.NDArray[np.bool_]:
+    """Return which of some numbers differ from those before them."""
+    is_first = np.ones(len(numbers), np.bool_)
+    np.not_equal(numbers[1:], numbers[:-1], out=is_first[1:])
+    return is_first
 
 
 def _merged(runs: list[_Run], ranks: Int64s, renumbered: Int64s) -> _Run:

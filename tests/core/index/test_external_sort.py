@@ -22,7 +22,7 @@ from lance_core.format.index.row_sets import (
 )
 from lance_core.index import external_sort, order
 from lance_core.index.external_sort import ExternalSort
-from lance_core.index.order import sort_order
+from lance_core.index.order import order_of_numbers, sort_order
 
 VALUES = {
     "int": pa.array([None if i % 9 == 0 else i * 7919 % 503 for i in range(5000)], pa.int64()),
@@ -225,3 +225,11 @@ def test_equal_numbers_among_many_that_differ_keep_their_order(kind):
     values = pa.array(numbers.astype(kind.to_pandas_dtype()), mask=rng.random(40_000) < 0.1)
     expected = pc.array_sort_indices(values, null_placement="at_start")
     assert np.array_equal(np.asarray(sort_order(values)), np.asarray(expected))
+
+
+@pytest.mark.parametrize("most", [0, 3, 1 << 40, (1 << 62) - 1])
+@pytest.mark.parametrize("count", [0, 1, 5000])
+def test_integers_are_put_in_order_and_equal_ones_keep_theirs(most, count):
+    distinct = np.random.default_rng(1).integers(-most, most + 1, 700)
+    numbers = np.random.default_rng(2).choice(distinct, count)
+    assert order_of_numbers(numbers).tolist() == np.argsort(numbers, kind="stable").tolist()

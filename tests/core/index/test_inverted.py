@@ -1,15 +1,18 @@
 """Kernels of full-text indices: blocks of postings, positions, words that are nearly spelt like another."""
 
+import importlib
+
 import numpy as np
 import pyarrow as pa
 import pytest
+import snowballstemmer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lance_core
 from lance_core.errors import CorruptDataError, InvalidInputError
 from lance_core.format.index.fst import Fst
-from lance_core.format.index.inverted_index import TextOptions
+from lance_core.format.index.inverted_index import LANGUAGES, TextOptions
 from lance_core.format.index.posting_blocks import (
     decode_positions,
     decode_postings,
@@ -20,8 +23,10 @@ from lance_core.format.index.posting_blocks import (
     unpack,
     varints,
 )
+from lance_core.index.text import analyzer as analyzers
 from lance_core.index.text import inverted_partition
 from lance_core.index.text.analyzer import Analyzer
+from lance_core.index.text.characters import stop_words
 from lance_core.index.text.inverted_words import NearPattern, near_words
 from lance_core.query import BooleanQuery, FullTextOperator, MatchQuery, MultiMatchQuery, Occur, PhraseQuery
 
@@ -226,3 +231,31 @@ def test_the_first_searches_read_only_the_rows_that_they_return(tmp_path, monkey
     for whole in (False, False, True):
         assert table.to_table(full_text_query="w3 w5", limit=5) == expected
         assert ("_rowid" in names) is whole
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_stems_are_those_of_the_package_in_python_where_the_one_in_c_is_missing(language, monkeypatch):
+    pytest.importorskip("Stemmer", reason="pystemmer has no wheels for this machine")
+    stems = TextOptions(base_tokenizer="raw", language=language, remove_stop_words=False)
+    endings = ["", "s", "ing", "ation", "er", "en", "es", "ement"]
+    texts = pa.array([word + ending for word in sorted(stop_words(language)) for ending in endings])
+    in_c = Analyzer(stems).batch(texts)
+    module = importlib.import_module(f"snowballstemmer.{language.lower()}_stemmer")
+    in_python = getattr(module, f"{language}Stemmer")
+    monkeypatch.setattr(snowballstemmer, "stemmer", {language.lower(): in_python()}.__getitem__)
+    assert in_c.terms == Analyzer(stems).batch(texts).terms
+
+
+def test_words_are_remembered_up_to_a_bound(monkeypatch):
+    monkeypatch.setattr(analyzers, "_MOST_KNOWN", 10)
+    analyzer = Analyzer(TextOptions(stem=False))
+    for first in range(0, 40, 4):
+        texts = pa.array([f"Word{number} the WÖRD{number} word{number}" for number in range(first, first + 4)])
+        tokens = analyzer.batch(texts)
+        assert [tokens.terms[code] for code in tokens.codes.tolist()] == [
+            word for number in range(first, first + 4) for word in (f"word{number}",) * 3
+        ]
+        assert tokens.owners.tolist() == [0] * 3 + [1] * 3 + [2] * 3 + [3] * 3
+        assert tokens.positions.tolist() == [0, 2, 3] * 4
+    many = analyzer.batch(pa.array([f"word{number}" for number in range(100)]))
+    assert many.terms == [f"word{number}" for number in range(100)]
