@@ -1,24 +1,27 @@
 """Levels of a handful of entries as validity and offsets, in plain numbers.
 
 What `lance_core.encoding.repdef.unravel` does with arrays; for a few entries each of its steps costs more than all of
-these together. Levels are bytes, which Python copies, compares and searches at one go.
+these together. Levels are bytes, which Python copies, compares, searches and translates at one go.
 """
 
 from __future__ import annotations
 
-from itertools import compress, pairwise
+from itertools import pairwise
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from lance_core.common.frozen import NamedTuple
 from lance_core.errors import CorruptDataError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from lance_core.encoding.repdef import LayerLevels, LayersLevels
 
 MAX_LEVEL = 255
 """More do not fit into a byte."""
+
+_ALL_LEVELS = bytes(range(MAX_LEVEL + 1))
+_ONE_LESS = bytes((0, *range(MAX_LEVEL)))
 
 
 class ScalarSlots(NamedTuple):
@@ -36,13 +39,13 @@ class ScalarSlots(NamedTuple):
 
 
 def unravel_scalar(
-    layers: LayersLevels, rep: Sequence[int] | None, definition: Sequence[int] | None, num_slots: int
+    layers: LayersLevels, rep: bytearray | None, definition: bytearray | None, num_slots: int
 ) -> list[ScalarSlots]:
     """Turn levels into validity and offsets.
 
     Args:
         layers: What the levels mean.
-        rep: Repetition levels of whole rows, None without lists.
+        rep: Repetition levels of whole rows, at least one; None without lists.
         definition: As many definition levels, None if nothing is null or empty.
         num_slots: Value slots.
 
@@ -55,7 +58,7 @@ def unravel_scalar(
     if definition is None and len(layers.layers) == 1:
         return [ScalarSlots(num_slots, None, None)]
     _check(layers, rep, definition)
-    if definition is not None and not any(definition):
+    if definition is not None and definition.count(0) == len(definition):
         if rep is None and len(definition) != num_slots:
             raise CorruptDataError(f"levels call for {len(definition)} values, but there are {num_slots}")
         definition = None  # nothing is null or empty
@@ -80,16 +83,21 @@ def unravel_scalar(
     return slots
 
 
-def _check(layers: LayersLevels, rep: Sequence[int] | None, definition: Sequence[int] | None) -> None:
+def _check(layers: LayersLevels, rep: bytearray | None, definition: bytearray | None) -> None:
     if rep is not None:
         if rep[0] != layers.max_rep:
             raise CorruptDataError("repetition levels do not begin with a new row")
-        if max(rep) > layers.max_rep:
+        if _has_above(layers.max_rep, rep):
             raise CorruptDataError("a repetition level is larger than the nesting allows")
         if definition is not None and len(rep) != len(definition):
             raise CorruptDataError("there are not as many repetition as definition levels")
-    if definition is not None and max(definition) > layers.max_def:
+    if definition is not None and _has_above(layers.max_def, definition):
         raise CorruptDataError("a definition level is larger than the layers allow")
+
+
+def _has_above(limit: int, levels: bytearray) -> bool:
+    """Return whether a level is above a limit: one is left when those up to it are deleted."""
+    return bool(levels.translate(None, _ALL_LEVELS[: limit + 1]))
 
 
 def _unless_all(valid: list[bool] | None) -> list[bool] | None:
@@ -97,17 +105,17 @@ def _unless_all(valid: list[bool] | None) -> list[bool] | None:
 
 
 def _unravel_list(
-    layer: LayerLevels, rep: Sequence[int], definition: Sequence[int] | None
-) -> tuple[ScalarSlots, list[int], list[int] | None]:
+    layer: LayerLevels, rep: bytearray, definition: bytearray | None
+) -> tuple[ScalarSlots, bytearray, bytearray | None]:
     """Return the lists of a layer, and the levels of what is around it."""
-    starts = list(compress(range(len(rep)), rep))
-    outer_rep = [rep[at] - 1 for at in starts]
+    starts: list[int] = np.frombuffer(rep, np.uint8).nonzero()[0].tolist()
+    outer_rep = rep.translate(_ONE_LESS, b"\0")
     if definition is None:
         return ScalarSlots(len(starts), None, [*starts, len(rep)]), outer_rep, None
     offsets: list[int] = []
     valid: list[bool] = []
     num_special = 0
-    outer = [definition[at] for at in starts]
+    outer = bytearray([definition[at] for at in starts])
     for at, level in zip(starts, outer, strict=True):
         # A null list, one without a slot at all, and an empty one have an entry, but no item.
         is_null = level > layer.upper or (layer.null > 0 and level == layer.null)
