@@ -2,11 +2,16 @@
 
 What a field's metadata asks for goes first (`PageOptions`). The rest is judged by bytes, with a thumb on the scale for
 what is fast to read: a slower encoding must save a good part of the bytes.
+
+Small pages, those of a commit of a thousand rows, are a parameter of these choices: they pay for steps, not for bytes,
+so no codec is tried on them, and runs only where they may save some.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import math
+from enum import Enum
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -44,6 +49,13 @@ if TYPE_CHECKING:
     from lance_core.format.file.encodings import Encoding, FixedSizeList
 
 MAX_CHUNK_VALUES = 4096
+LARGE_VALUE_BYTES = 256
+"""Values from this size on are zipped with their levels, so that one can be read without its neighbours."""
+SMALL_CHUNK_BYTES = 1 << 13
+"""Bytes that plain chunks of small pages aim at."""
+LEAST_RUN_BYTES = 512
+"""Runs of a small page that take less than this are not worth the time."""
+
 _FLAT_CHUNK_BYTES = {"2.1": 1 << 13, "2.2": 1 << 14}
 _FREE = PageOptions()
 
@@ -51,8 +63,10 @@ _FREE = PageOptions()
 # wider its word is: 0.15 ns for 8 bits, 0.5 for 16, 1 for 32, 3 for 64. So bits must save the same part of words of any
 # width, up to 6 of 8 or 48 of 64, and then half a byte or more for each nanosecond. Words of 16 bits are places in
 # dictionaries of 1,000 items and more: to unpack them takes longer than to look up what is there, so up to 10 bits.
-PACKED_PAYS = {8: 0.76, 16: 0.65, 32: 0.76, 64: 0.76}
-RUNS_PAY = 0.75
+_PACKED_PAYS = {8: 0.76, 16: 0.65, 32: 0.76, 64: 0.76}
+_PACKED_PAYS_IF_SMALL = 0.85
+_PACKED_WELL_IF_SMALL = 0.125  # of the flat bytes: nothing else saves much on a small page
+_RUNS_PAY = 0.75
 
 _NOISE = 0.95  # what LZ4 leaves of bytes in which zstd will not find much either
 _PACKED_WELL = 0.25  # of the flat bytes: not worth a look at codecs
@@ -61,6 +75,17 @@ _SPLIT_BITS = (32, 64)
 _MIN_COMPRESSED_BYTES = 1 << 12
 _CHUNKS_A_SAMPLE = 8
 _MAX_SAMPLES = 8
+
+
+class Way(Enum):
+    """Storage of words that no codec saves enough on."""
+
+    PLAIN = "as they are"
+    PACKED = "without the upper bits, which are zero"
+    RUNS = "as runs of equal values, if these take as few bytes as they seem to"
+
+
+Choice: TypeAlias = "Way | tuple[Encoding, Chunks]"
 
 
 def encode_chunks(
@@ -116,24 +141,76 @@ def _encode_fixed(values: FixedValues, options: PageOptions, max_values: int) ->
         return _encode_flat(values, options, max_values)
     if bits not in flat.WORD_BITS:
         codecs = options.codecs.fixed if bits > 1 and options.compression is None else {}
-        return maybe_compressed(*_encode_flat(values, options, max_values), flat_bytes, codecs)
+        return _maybe_compressed(*_encode_flat(values, options, max_values), flat_bytes, codecs)
     widths = bitpack.inline_widths(values)
     packed_bytes = bitpack.inline_bytes(values, widths)
-    best = min(flat_bytes, packed_bytes)
-    runs = _encode_runs(values, best * RUNS_PAY, options, max_values)
-    if runs is not None:
-        return runs
-    codecs = codecs_for(bits, options) if options.compression is None else {}
-    encoding, chunks = maybe_compressed(
-        *_encode_flat(values, options, max_values), best, codecs, split_pays=options.codecs.split_long
-    )
-    if isinstance(encoding, Flat) and packed_bytes <= flat_bytes * PACKED_PAYS[bits] and max_values >= fastlanes.BLOCK:
+    run_bytes = sampled_run_bytes(values.data)
+    choice = choose_words(values.data, packed_bytes, run_bytes, options, max_values=max_values)
+    if choice is Way.RUNS:
+        runs = _encode_runs(values, _most_run_bytes(flat_bytes, packed_bytes), options, max_values)
+        if runs is not None:
+            return runs
+        choice = choose_words(values.data, packed_bytes, math.inf, options, max_values=max_values)
+    if choice is Way.PACKED:
         return InlineBitpacking(bits), bitpack.encode_inline(values, widths)
-    return encoding, chunks
+    return _encode_flat(values, options, max_values) if isinstance(choice, Way) else choice
 
 
-def codecs_for(bits: int, options: PageOptions) -> Mapping[Compression, float]:
-    """Return the codecs that may be tried on words of so many bits, see `maybe_compressed`."""
+def choose_words(
+    data: npt.NDArray[Any],
+    packed_bytes: int,
+    run_bytes: float,
+    options: PageOptions,
+    *,
+    max_values: int = MAX_CHUNK_VALUES,
+    is_small: bool = False,
+) -> Choice:
+    """Choose how words of 8, 16, 32 or 64 bits are stored.
+
+    Args:
+        data: Shape (n,), unsigned.
+        packed_bytes: Bytes that they take if blocks of 1024 are packed.
+        run_bytes: Bytes that they take as runs of any length; may be a guess.
+        options: How to write; any codec that is asked for was tried before.
+        max_values: Values in a chunk at most.
+        is_small: The page is small.
+
+    Returns:
+        The way; encoding and chunks if a codec saves enough.
+    """
+    bits, plain_bytes = data.itemsize * 8, data.nbytes
+    if run_bytes <= _most_run_bytes(plain_bytes, packed_bytes, is_small=is_small):
+        return Way.RUNS
+    if not is_small:
+        codecs = _codecs_for(bits, options) if options.compression is None else {}
+        flat_chunks = _encode_flat(FixedValues(data), options, max_values)
+        best = min(plain_bytes, packed_bytes)
+        encoding, chunks = _maybe_compressed(*flat_chunks, best, codecs, split_pays=options.codecs.split_long)
+        if not isinstance(encoding, Flat):
+            return encoding, chunks
+    pays = _packing_pays(bits, plain_bytes, packed_bytes, is_small=is_small) and max_values >= fastlanes.BLOCK
+    return Way.PACKED if pays else Way.PLAIN
+
+
+def _packing_pays(bits: int, plain_bytes: int, packed_bytes: int, *, is_small: bool = False) -> bool:
+    return packed_bytes <= plain_bytes * (_PACKED_PAYS_IF_SMALL if is_small else _PACKED_PAYS[bits])
+
+
+def is_packed_well(plain_bytes: int, packed_bytes: int) -> bool:
+    """Return whether nothing saves much on a small page of words that are packed."""
+    return packed_bytes <= plain_bytes * _PACKED_WELL_IF_SMALL
+
+
+def _most_run_bytes(plain_bytes: int, packed_bytes: int, *, is_small: bool = False) -> int:
+    """Return the bytes that runs may take at most; 0 if they are not worth a look."""
+    most = int(min(plain_bytes, packed_bytes) * _RUNS_PAY)
+    if is_small and (most < LEAST_RUN_BYTES or is_packed_well(plain_bytes, packed_bytes)):
+        return 0
+    return most
+
+
+def _codecs_for(bits: int, options: PageOptions) -> Mapping[Compression, float]:
+    """Return the codecs that may be tried on words of so many bits, see `_maybe_compressed`."""
     return options.codecs.long if bits == _LONG_BITS else options.codecs.fixed
 
 
@@ -143,18 +220,17 @@ def _encode_flat(values: FixedValues, options: PageOptions, max_values: int) -> 
     return Flat(bits), flat.encode_chunks(values, counts)
 
 
-def flat_count(bits: int, options: PageOptions, max_values: int = MAX_CHUNK_VALUES) -> int:
+def flat_count(bits: int, options: PageOptions, max_values: int = MAX_CHUNK_VALUES, *, is_small: bool = False) -> int:
     """Return the values of a chunk that are stored as they are."""
     least = 2 if bits % 8 == 0 else 8
-    return fitting_count(bits / 8, _FLAT_CHUNK_BYTES[options.version], least=least, most=max_values)
+    target = SMALL_CHUNK_BYTES if is_small else _FLAT_CHUNK_BYTES[options.version]
+    return fitting_count(bits / 8, target, least=least, most=max_values)
 
 
 def _encode_runs(
-    values: FixedValues, most: float, options: PageOptions, max_values: int
+    values: FixedValues, most: int, options: PageOptions, max_values: int
 ) -> tuple[Encoding, Chunks] | None:
     """Runs of equal values, if they take at most so many bytes."""
-    if not may_have_runs(values.data, int(most)):
-        return None
     counts = chunk_counts(len(values), max_values)
     runs = rle.find_runs(values.data, starts_of(counts))
     limit = options.rle_threshold
@@ -163,24 +239,19 @@ def _encode_runs(
     return Rle(flat.bits_of(values)), rle.encode_chunks(runs, counts)
 
 
-def sampled_runs(data: npt.NDArray[np.generic]) -> float:
-    """Return number of runs of equal values, judged by a sample."""
+def sampled_run_bytes(data: npt.NDArray[np.generic]) -> float:
+    """Return the bytes of runs of equal values, judged by a sample; infinite if there are no values."""
     if not len(data):
-        return 0.0
+        return math.inf
     positions = dictionary.sample_positions(len(data) - 1)
     if len(positions) == len(data) - 1:
         changes = 1 + np.count_nonzero(data[:-1] != data[1:])
     else:
         changes = 1 + np.count_nonzero(data[positions] != data[1:][positions])
-    return float(changes / max(1, len(positions)) * len(data))
+    return float(changes / max(1, len(positions)) * len(data)) * (data.dtype.itemsize + 1)
 
 
-def may_have_runs(data: npt.NDArray[np.generic], best_bytes: int) -> bool:
-    """Return whether a sample has runs long enough to beat the best of the other encodings."""
-    return len(data) > 0 and sampled_runs(data) * (data.dtype.itemsize + 1) <= best_bytes
-
-
-def maybe_compressed(
+def _maybe_compressed(
     encoding: Encoding, chunks: Chunks, best: float, limits: Mapping[Compression, float], *, split_pays: float = 0.0
 ) -> tuple[Encoding, Chunks]:
     """Chunks under the codec that saves enough of what is the best without one, if any does.
@@ -236,12 +307,11 @@ def _encode_compressed(
         split = ByteStreamSplit(bits), byte_stream_split.encode_chunks(values, candidates[0][1].counts)
         candidates = [split] if options.bss == "on" else [*candidates, split]
     if bits in flat.WORD_BITS and options.bss != "on":
-        runs = _encode_runs(values, values.data.nbytes * RUNS_PAY, options, max_values)
-        widths = bitpack.inline_widths(values)
-        if runs is not None:
+        plain_bytes, widths = values.data.nbytes, bitpack.inline_widths(values)
+        most = _most_run_bytes(plain_bytes, plain_bytes)
+        if sampled_run_bytes(values.data) <= most and (runs := _encode_runs(values, most, options, max_values)):
             candidates.append(runs)
-        is_worth_it = bitpack.inline_bytes(values, widths) <= values.data.nbytes * PACKED_PAYS[bits]
-        if is_worth_it and max_values >= fastlanes.BLOCK:
+        if _packing_pays(bits, plain_bytes, bitpack.inline_bytes(values, widths)) and max_values >= fastlanes.BLOCK:
             candidates.append((InlineBitpacking(bits), bitpack.encode_inline(values, widths)))
     if len(candidates) > 1:
         candidates.sort(key=lambda pair: _compressed_bytes(codec, pair[1]))

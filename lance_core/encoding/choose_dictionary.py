@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lance_core.encoding.choose import sampled_runs
+from lance_core.encoding.choose import LEAST_RUN_BYTES, sampled_run_bytes
 from lance_core.encoding.codecs import bitpack, dictionary, flat, general, variable
 from lance_core.encoding.kernels import one_buffer
 from lance_core.encoding.options import CODECS, PageOptions
@@ -69,15 +69,22 @@ def build_dictionary(
     distinct = dictionary.sampled_distinct(values)
     if distinct is None or distinct * options.dict_divisor > len(values):
         return None
-    most = _plain_bytes(values) * options.dict_size_ratio
-    if _index_bytes(len(values), distinct) > most:
+    otherwise = _bytes_otherwise(values)
+    if _index_bytes(len(values), distinct) > otherwise * options.dict_size_ratio:
         return None
     built = dictionary.build(values, most=len(values) // options.dict_divisor)
     if built is None:
         return None
     _, items = built
+    return built if saves_bytes(_index_bytes(len(values), len(items)), items, otherwise, options) else None
+
+
+def saves_bytes(
+    index_bytes: float, items: FixedValues | VariableValues, otherwise: float, options: PageOptions = _FREE
+) -> bool:
+    """Return whether indices and items leave enough of the bytes that the values take otherwise."""
     item_bytes = items.data.nbytes + (items.offsets.nbytes if isinstance(items, VariableValues) else 0)
-    return built if _index_bytes(len(values), len(items)) + item_bytes <= most else None
+    return index_bytes + item_bytes <= otherwise * options.dict_size_ratio
 
 
 def _index_bytes(count: int, distinct: int) -> float:
@@ -85,12 +92,29 @@ def _index_bytes(count: int, distinct: int) -> float:
     return count * max(1, (distinct - 1).bit_length()) / 8
 
 
-def _plain_bytes(values: FixedValues | VariableValues) -> float:
-    """Bytes without dictionary, by the cheapest guess: packed integers or runs, strings with 2 bytes of offset."""
+def _bytes_otherwise(values: FixedValues | VariableValues) -> float:
+    """Return the bytes of values without dictionary."""
     if isinstance(values, VariableValues):
-        return int(values.offsets[-1] - values.offsets[0]) + 2 * len(values)
+        return string_bytes(int(values.offsets[-1] - values.offsets[0]), len(values))
     data = values.data
     if data.ndim > 1 or len(data) == 0:
         return data.nbytes
-    packed = bitpack.inline_bytes(values, bitpack.inline_widths(values))
-    return min(data.nbytes, packed, sampled_runs(data) * (data.dtype.itemsize + 1))
+    packed_bytes = bitpack.inline_bytes(values, bitpack.inline_widths(values))
+    return word_bytes(data.nbytes, packed_bytes, sampled_run_bytes(data))
+
+
+def string_bytes(num_bytes: int, count: int) -> int:
+    """Return the bytes that strings come to without dictionary, by the cheapest guess: 2 bytes for each offset."""
+    return num_bytes + 2 * count
+
+
+def word_bytes(plain_bytes: int, packed_bytes: int, run_bytes: float, *, is_small: bool = False) -> float:
+    """Return the bytes that words come to without dictionary, by the cheapest guess: plain, packed, or as runs.
+
+    Args:
+        plain_bytes: Bytes of the words as they are.
+        packed_bytes: Bytes if they are packed.
+        run_bytes: Bytes if they are runs.
+        is_small: They are those of a small page.
+    """
+    return min(plain_bytes, packed_bytes, max(run_bytes, LEAST_RUN_BYTES) if is_small else run_bytes)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lance_core.encoding.choose import may_have_runs
+from lance_core.encoding.choose import sampled_run_bytes
 from lance_core.encoding.codecs import bitpack, rle
 from lance_core.encoding.kernels import one_buffer
 from lance_core.encoding.values import FixedValues
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from lance_core.format.file.encodings import Encoding
 
 _MAX_LEVEL_BYTES = (1 << 16) - 1  # u16 in the chunk header
-_LEVEL_RUNS_PAY = 0.5
+LEVEL_RUNS_PAY = 0.5
 """Runs are slower to read; they are taken if they leave at most this part of the bytes."""
 
 
@@ -43,10 +43,10 @@ def encode_level_chunks(levels: npt.NDArray[np.uint16], bounds: Int64s) -> tuple
     candidates: list[tuple[Encoding, Int64s]] = [(Flat(16), counts * 2), (OutOfLineBitpacking(16, width), packed_sizes)]
     fitting = [(int(sizes.sum()), encoding) for encoding, sizes in candidates if (sizes <= _MAX_LEVEL_BYTES).all()]
     best = min(fitting, key=lambda pair: pair[0])[0] if fitting else 1 << 62
-    if may_have_runs(levels, best):
+    if sampled_run_bytes(levels) <= best:
         runs = rle.find_runs(levels, bounds)
         chunks = rle.encode_blocks(runs, counts)
-        if len(chunks.buffers[0]) <= best * _LEVEL_RUNS_PAY and (chunks.sizes <= _MAX_LEVEL_BYTES).all():
+        if len(chunks.buffers[0]) <= best * LEVEL_RUNS_PAY and (chunks.sizes <= _MAX_LEVEL_BYTES).all():
             return Rle(16), chunks
     if not fitting:
         raise InvalidInputError(f"{int(counts.max())} levels in one chunk; split the page")

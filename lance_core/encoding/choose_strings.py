@@ -44,7 +44,7 @@ def encode_strings(values: VariableValues, options: PageOptions, max_values: int
     """
     plain = Variable(values.offsets.dtype.itemsize * 8)
     codec, level, plain_offsets = options.codec, options.compression_level, False
-    if options.compression is None and int(values.offsets[-1]) >= _MIN_COMPRESSED_BYTES:
+    if options.compression is None and may_be_compressed(int(values.offsets[-1])):
         codec, level, plain_offsets = _paying_codec(values, options)
     target = _PLAIN_CHUNK_BYTES if codec is None else options.fitting(options.codecs.string_chunk_bytes[codec])
     chunks = _chunks(values, target, options, max_values)
@@ -55,6 +55,11 @@ def encode_strings(values: VariableValues, options: PageOptions, max_values: int
     if len(compressed.buffers[0]) >= len(chunks.buffers[0]):
         return plain, chunks
     return General(codec, plain, general.stored_level(codec, level)), compressed
+
+
+def may_be_compressed(num_bytes: int) -> bool:
+    """Return whether strings of so many bytes may be worth a codec."""
+    return num_bytes > _MIN_COMPRESSED_BYTES
 
 
 def _chunks(values: VariableValues, target: int, options: PageOptions, max_values: int) -> Chunks:

@@ -9,7 +9,7 @@ import numpy as np
 
 from lance_core.common.frozen import frozen
 from lance_core.encoding.arrow_values import is_fieldless, json_to_binary, leaf_values, offset_dtype, slice_leaf
-from lance_core.encoding.choose import MAX_CHUNK_VALUES
+from lance_core.encoding.choose import LARGE_VALUE_BYTES, MAX_CHUNK_VALUES
 from lance_core.encoding.choose_dictionary import build_dictionary
 from lance_core.encoding.choose_strings import is_compressible
 from lance_core.encoding.codecs import packed_struct
@@ -35,9 +35,6 @@ if TYPE_CHECKING:
 
 MAX_CHUNK_LEVELS = 2**16 - 1
 _LEVEL_BIT_BUDGET = 2**17
-
-LARGE_VALUE_BYTES = 256
-"""Values from this size on are zipped with their levels, so that one can be read without its neighbours."""
 
 _HUGE_VALUE_BYTES = 1 << 20
 _MAX_CHUNKED_BYTES = 1 << 12

@@ -11,6 +11,7 @@ import numpy as np
 
 from lance_core.common.frozen import NamedTuple
 from lance_core.encoding.choose_dictionary import encode_dictionary
+from lance_core.encoding.choose_levels import LEVEL_RUNS_PAY
 from lance_core.encoding.codecs import fastlanes
 from lance_core.encoding.codecs.fastlanes import BLOCK
 from lance_core.encoding.kernels import chunk_counts
@@ -37,7 +38,7 @@ _MAX_CHUNK = 1 << 15
 _ZIPPED_BITS = (32, 64)
 """Words that are stored as they are and have no levels need no chunks, see `mini_block`."""
 _LEVEL_BITS = 16
-_LEVEL_RUN_BYTES, _LEVEL_RUNS_PAY = 3, 0.5
+_LEVEL_RUN_BYTES = 3
 _PAD = b"\xfe"
 
 Buffer: TypeAlias = bytes | memoryview
@@ -184,7 +185,7 @@ def _has_runs(levels: LevelArray) -> bool:
     """Return whether runs of levels may take few enough bytes to be worth a look, see `choose_levels`."""
     changes = int(np.count_nonzero(levels[1:] != levels[:-1]))
     packed_bytes = len(levels) * max(1, int(levels.max()).bit_length()) / 8
-    return (1 + changes) * _LEVEL_RUN_BYTES <= packed_bytes * _LEVEL_RUNS_PAY
+    return (1 + changes) * _LEVEL_RUN_BYTES <= packed_bytes * LEVEL_RUNS_PAY
 
 
 def _encode_levels(levels: LevelArray | None, starts: list[int]) -> tuple[Encoding, list[Buffer]] | None:

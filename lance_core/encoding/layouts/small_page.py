@@ -1,9 +1,9 @@
 """Pages of any number of columns at once, mostly in the layout of `mini_block`, which has the chunks of larger pages.
 
 Arrays of all chunks of one page cost more than the work itself, so columns of one length and width take the steps
-together, and get the pages that they would get alone. A commit of a thousand rows writes a small page for each column:
-fewer encodings are considered there (what compresses whole chunks well is left to `mini_block`), and their sizes are
-known, not guessed. Larger pages get the encodings that `choose` names.
+together, and get the pages that they would get alone. What encoding a page gets is decided by `choose`,
+`choose_dictionary` and `choose_strings`, as for other pages; what they leave to runs, or to codecs for whole chunks, is
+left to `mini_block`. A commit of a thousand rows writes a small page for each column: its sizes are known, not guessed.
 """
 
 from __future__ import annotations
@@ -15,11 +15,19 @@ import pyarrow as pa
 
 from lance_core.common.frozen import NamedTuple
 from lance_core.encoding.arrow_values import as_mask
-from lance_core.encoding.choose import PACKED_PAYS, RUNS_PAY, codecs_for, flat_count, maybe_compressed
-from lance_core.encoding.choose_dictionary import build_dictionary
+from lance_core.encoding.choose import (
+    LARGE_VALUE_BYTES,
+    SMALL_CHUNK_BYTES,
+    Way,
+    choose_words,
+    flat_count,
+    is_packed_well,
+)
+from lance_core.encoding.choose_dictionary import build_dictionary, saves_bytes, string_bytes, word_bytes
+from lance_core.encoding.choose_strings import may_be_compressed
 from lance_core.encoding.codecs import dictionary, fastlanes, variable
 from lance_core.encoding.codecs.fastlanes import BLOCK
-from lance_core.encoding.kernels import chunk_counts, fitting_count, one_buffer, starts_of, view_buffer
+from lance_core.encoding.kernels import chunk_counts, fitting_count, view_buffer
 from lance_core.encoding.layouts import constant
 from lance_core.encoding.layouts.page_parts import NO_LEVELS, SMALL_VALUES, EncodedValues, assemble_page, stack_columns
 from lance_core.encoding.values import FixedValues, VariableValues
@@ -34,6 +42,7 @@ if TYPE_CHECKING:
     from lance_core.encoding.layouts.page_parts import Buffer
     from lance_core.encoding.options import PageOptions
     from lance_core.encoding.repdef import Levels
+    from lance_core.encoding.values import Chunks
 
 MAX_VALUES = 1 << 16
 AT_ONCE = 64
@@ -41,18 +50,7 @@ AT_ONCE = 64
 
 _BYTES_AT_ONCE = AT_ONCE * SMALL_VALUES * 8
 _MAX_LEVELS = 8 * BLOCK
-_MAX_PLAIN_BYTES = 1 << 12
-"""Strings of more bytes may be worth a codec."""
 _MAX_STRING_BYTES = 1 << 16
-_MAX_MEAN_BYTES = 256
-_CHUNK_BYTES = 1 << 13
-
-_PACKED_PAYS = 0.85
-_DICTIONARY_PAYS = 0.8
-_PACKED_WELL = 0.125
-"""Of the flat bytes: nothing saves much on values packed so well."""
-_LEAST_RUN_BYTES = 512
-"""Runs that take less than this are not worth the time, if there is a dictionary of that size."""
 _DICTIONARY_WIDTH = 8
 """Bytes of values for which a dictionary is tried; one of anything shorter saves little."""
 _LEAST_FOR_DICTIONARY = 100
@@ -78,12 +76,12 @@ class _Candidate(NamedTuple):
     Attributes:
         indices: Shape (n,), unsigned.
         items: The dictionary.
-        most: Bytes that the values take otherwise.
+        otherwise: Bytes that the values take without dictionary.
     """
 
     indices: npt.NDArray[Any]
     items: FixedValues | VariableValues
-    most: int
+    otherwise: float
 
 
 def encode(decoded: Decoded, options: PageOptions, built: _Built | None = None) -> EncodedPage | None:
@@ -145,9 +143,7 @@ def encode_words(
             else None
             for row, changes, column_levels in zip(stacked.data, stacked.changes, some, strict=True)
         ]
-        is_done = [page is not None for page in constants]
-        is_small = count <= SMALL_VALUES
-        encoded = _encode_small(stacked, is_done) if is_small else _encode_large(stacked, is_done, options)
+        encoded = _encode_stacked(stacked, [page is not None for page in constants], options)
         pages += [
             page if values is None else assemble_page(values, column_levels, options.version)
             for page, values, column_levels in zip(constants, encoded, some, strict=True)
@@ -233,69 +229,58 @@ def _stacked(columns: Sequence[npt.NDArray[Any]], kind: np.dtype[Any]) -> _Stack
     return _Stacked(blocks, data, widths, packed_bytes, changes)
 
 
-def _encode_small(stacked: _Stacked, is_done: Sequence[bool]) -> list[EncodedValues | None]:
-    data = stacked.data
-    count, width = data.shape[1], data.itemsize
-    plain = count * width
-    # Plain numbers: what is decided for each column takes less time than a dozen arrays of so few.
-    best = [min(plain, packed_bytes) for packed_bytes in stacked.packed_bytes]
-    run_bytes = [(1 + changes) * (width + 1) for changes in stacked.changes]
-    encoded: list[EncodedValues | None] = [None] * len(data)
-    if width == _DICTIONARY_WIDTH and count >= _LEAST_FOR_DICTIONARY:
-        encoded = _with_dictionaries(_find_repeated(data, best, run_bytes, is_done), count)
-    packed: list[int] = []
-    for at, (size, of_runs) in enumerate(zip(best, run_bytes, strict=True)):
-        if is_done[at] or encoded[at] is not None:
-            continue
-        has_runs = of_runs <= size * RUNS_PAY >= _LEAST_RUN_BYTES
-        if size <= plain * _PACKED_WELL or (size <= plain * _PACKED_PAYS and not has_runs):
-            packed.append(at)
-        elif not has_runs:
-            encoded[at] = _plain(data[at])
-    _pack_some(stacked, packed, encoded)
-    return encoded
-
-
-def _encode_large(
+def _encode_stacked(
     stacked: _Stacked, is_done: Sequence[bool], options: PageOptions, *, is_index: bool = False
 ) -> list[EncodedValues | None]:
-    """Encode words as `choose` does; what may have runs is left to it."""
+    """Encode words as `choose_words` says; what may have runs is left to others."""
     data = stacked.data
     (num_columns, count), width = data.shape, data.itemsize
+    is_small = count <= SMALL_VALUES
+    # Plain numbers: what is decided for each column takes less time than a dozen arrays of so few.
+    run_bytes = [(1 + changes) * (width + 1) for changes in stacked.changes]
     encoded: list[EncodedValues | None] = [None] * num_columns
     if width == _DICTIONARY_WIDTH and not is_index:
-        some = np.sort(data[:, dictionary.sparse_positions(count)], axis=1)
-        repeats = (some[:, 1:] == some[:, :-1]).any(axis=1).tolist()
-        encoded = _encode_items(
-            [
-                build_dictionary(FixedValues(row), options) if may_repeat and not done else None
-                for row, may_repeat, done in zip(data, repeats, is_done, strict=True)
-            ],
-            options,
-        )
-    per_chunk, plain = flat_count(width * 8, options), count * width
-    counts = chunk_counts(count, per_chunk)
-    bounds, packed = starts_of(counts * width), list[int]()
-    for at, (row, packed_bytes, changes) in enumerate(zip(data, stacked.packed_bytes, stacked.changes, strict=True)):
-        best = min(plain, packed_bytes)
-        if encoded[at] is not None or is_done[at] or (1 + changes) * (width + 1) <= best * RUNS_PAY:
+        if is_small:
+            encoded = _repeated_in_small(stacked, run_bytes, is_done, options)
+        else:
+            encoded = _repeated_in_large(stacked, is_done, options)
+    per_chunk, packed = flat_count(width * 8, options, is_small=is_small), list[int]()
+    for at, row in enumerate(data):
+        if is_done[at] or encoded[at] is not None:
             continue
-        encoding, chunks = maybe_compressed(
-            Flat(width * 8),
-            one_buffer(row.view(np.uint8), bounds, counts),
-            best,
-            codecs_for(width * 8, options),
-            split_pays=options.codecs.split_long,
-        )
-        if isinstance(encoding, Flat) and packed_bytes <= plain * PACKED_PAYS[width * 8]:
-            packed.append(at)
-            continue
-        memory, starts = chunks.buffers[0].data, chunks.starts[0].tolist()
-        pieces = [memory[start : start + size] for start, size in zip(starts, chunks.sizes[0].tolist(), strict=True)]
-        compressed = None if isinstance(encoding, Flat) else encoding
-        encoded[at] = EncodedValues(Flat, width * 8, count, per_chunk, pieces, compressed=compressed)
+        match choose_words(row, stacked.packed_bytes[at], run_bytes[at], options, is_small=is_small):
+            case Way.PACKED:
+                packed.append(at)
+            case Way.PLAIN:
+                encoded[at] = _plain(row, per_chunk)
+            case Way.RUNS:
+                continue
+            case encoding, chunks:
+                pieces = _pieces(chunks)
+                encoded[at] = EncodedValues(Flat, width * 8, count, per_chunk, pieces, compressed=encoding)
     _pack_some(stacked, packed, encoded)
     return encoded
+
+
+def _pieces(chunks: Chunks) -> list[Buffer]:
+    """Return the first buffer of each chunk."""
+    memory = chunks.buffers[0].data
+    ranges = zip(chunks.starts[0].tolist(), chunks.sizes[0].tolist(), strict=True)
+    return [memory[start : start + size] for start, size in ranges]
+
+
+def _repeated_in_large(stacked: _Stacked, is_done: Sequence[bool], options: PageOptions) -> list[EncodedValues | None]:
+    """Encode columns whose samples have values twice as indices and items, where `build_dictionary` says so."""
+    data = stacked.data
+    some = np.sort(data[:, dictionary.sparse_positions(data.shape[1])], axis=1)
+    repeats = (some[:, 1:] == some[:, :-1]).any(axis=1).tolist()
+    return _encode_items(
+        [
+            build_dictionary(FixedValues(row), options) if may_repeat and not done else None
+            for row, may_repeat, done in zip(data, repeats, is_done, strict=True)
+        ],
+        options,
+    )
 
 
 def _encode_items(columns: Sequence[_Built | None], options: PageOptions) -> list[EncodedValues | None]:
@@ -307,7 +292,7 @@ def _encode_items(columns: Sequence[_Built | None], options: PageOptions) -> lis
             alike.setdefault(built[0].data.dtype, {})[at] = built
     for kind, members in alike.items():
         stacked = _stacked([indices.data for indices, _ in members.values()], kind)
-        indices = _encode_large(stacked, [False] * len(members), options, is_index=True)
+        indices = _encode_stacked(stacked, [False] * len(members), options, is_index=True)
         for (at, built), values in zip(members.items(), indices, strict=True):
             encoded[at] = None if values is None else values._replace(items=built[1])
     return encoded
@@ -320,39 +305,41 @@ def _pack_some(stacked: _Stacked, columns: Sequence[int], encoded: list[EncodedV
         encoded[at] = EncodedValues(InlineBitpacking, bits, count, BLOCK, buffers)
 
 
-def _plain(data: npt.NDArray[Any], items: FixedValues | VariableValues | None = None) -> EncodedValues:
+def _plain(data: npt.NDArray[Any], per_chunk: int, items: FixedValues | VariableValues | None = None) -> EncodedValues:
     """Return values, or indices of items, as they are."""
-    memory, per_chunk = data.data.cast("B"), fitting_count(data.itemsize, _CHUNK_BYTES)
-    step = per_chunk * data.itemsize
+    memory, step = data.data.cast("B"), per_chunk * data.itemsize
     buffers: list[Buffer] = [memory[start : start + step] for start in range(0, len(memory), step)]
     return EncodedValues(Flat, data.itemsize * 8, len(data), per_chunk, buffers, items)
 
 
-def _find_repeated(
-    data: npt.NDArray[Any], packed_bytes: Sequence[int], run_bytes: Sequence[int], is_done: Sequence[bool]
-) -> list[_Candidate | None]:
-    """Rows of values as indices into dictionaries, where a sample has repeated values and packing does little."""
-    count = data.shape[1]
-    is_whole = count <= _SORTED_VALUES
+def _repeated_in_small(
+    stacked: _Stacked, run_bytes: Sequence[int], is_done: Sequence[bool], options: PageOptions
+) -> list[EncodedValues | None]:
+    """Encode columns of which a sample has values twice as indices and items, where packing does little."""
+    data, count = stacked.data, stacked.data.shape[1]
+    if count < _LEAST_FOR_DICTIONARY:
+        return [None] * len(data)
+    candidates: list[_Candidate | None] = [None] * len(data)
+    plain_bytes, is_whole = data[0].nbytes, count <= _SORTED_VALUES
     some = data[:, :: 1 if is_whole else -(-count // _LOOKED_AT)].copy()
     some.sort(axis=1)
     is_first = np.ones(some.shape, np.bool_)
     np.not_equal(some[:, 1:], some[:, :-1], out=is_first[:, 1:])
     distinct = is_first.sum(axis=1)
     may_pay = distinct * 2 <= count if is_whole else distinct * 4 <= some.shape[1] * 3
-    candidates: list[_Candidate | None] = [None] * len(data)
     for at in may_pay.nonzero()[0].tolist():
-        if is_done[at] or packed_bytes[at] <= data[0].nbytes * _PACKED_WELL:
+        packed_bytes = stacked.packed_bytes[at]
+        if is_done[at] or is_packed_well(plain_bytes, packed_bytes):
             continue
-        most = min(packed_bytes[at], max(_LEAST_RUN_BYTES, run_bytes[at]))
+        most = word_bytes(plain_bytes, packed_bytes, run_bytes[at], is_small=True)
         if is_whole:
             items = some[at][is_first[at]]
             candidates[at] = _Candidate(items.searchsorted(data[at]), FixedValues(items), most)
             continue
-        built = dictionary.build(FixedValues(data[at]), most=count // 2)
+        built = dictionary.build(FixedValues(data[at]), most=count // options.dict_divisor)
         if built is not None:
             candidates[at] = _Candidate(built[0].data, built[1], most)
-    return candidates
+    return _with_dictionaries(candidates, count, options)
 
 
 def encode_strings(
@@ -374,8 +361,8 @@ def encode_strings(
     levels = levels or [NO_LEVELS] * len(columns)
     for low in range(0, len(columns), AT_ONCE):
         some = columns[low : low + AT_ONCE]
-        candidates = [None if is_short else _find_distinct(array) for array in some]
-        encoded = _with_dictionaries(candidates, len(columns[0]))
+        candidates = [None if is_short else _find_distinct(array, options) for array in some]
+        encoded = _with_dictionaries(candidates, len(columns[0]), options)
         for array, candidate, values, column_levels in zip(
             some, candidates, encoded, levels[low : low + AT_ONCE], strict=True
         ):
@@ -407,38 +394,37 @@ def _offsets_of(array: pa.Array) -> tuple[npt.NDArray[Any], int]:
     return offsets, int(offsets[-1]) - int(offsets[0])
 
 
-def _find_distinct(array: pa.Array) -> _Candidate | None:
+def _find_distinct(array: pa.Array, options: PageOptions) -> _Candidate | None:
     """Strings as indices into a dictionary, if that may pay."""
     offsets, num_bytes = _offsets_of(array)
     count = len(array)
-    if num_bytes > min(_MAX_STRING_BYTES, _MAX_MEAN_BYTES * count):
+    if num_bytes > min(_MAX_STRING_BYTES, LARGE_VALUE_BYTES * count):
         return None
     encoded = array.dictionary_encode()
     items = encoded.dictionary
-    if len(items) > count // 2:
+    if len(items) > count // options.dict_divisor:
         return None
     _, bounds, data = items.buffers()
     item_offsets: npt.NDArray[Any] = np.frombuffer(bounds, offsets.dtype, len(items) + 1)
     indices: npt.NDArray[Any] = np.frombuffer(encoded.indices.buffers()[1], "<u4", count)
-    return _Candidate(indices, VariableValues(item_offsets, view_buffer(data)), num_bytes + 2 * count)
+    return _Candidate(indices, VariableValues(item_offsets, view_buffer(data)), string_bytes(num_bytes, count))
 
 
 def _plain_strings(array: pa.Array) -> EncodedValues | None:
     """Strings behind their offsets; None if a codec may pay, or values are better zipped."""
     offsets, num_bytes = _offsets_of(array)
     count = len(array)
-    if num_bytes > min(_MAX_PLAIN_BYTES, _MAX_MEAN_BYTES * count):
+    if may_be_compressed(num_bytes) or num_bytes > LARGE_VALUE_BYTES * count:
         return None
     strings = VariableValues(offsets, view_buffer(array.buffers()[2]))
-    per_chunk = fitting_count(variable.mean_bytes(strings), _CHUNK_BYTES)
+    per_chunk = fitting_count(variable.mean_bytes(strings), SMALL_CHUNK_BYTES)
     chunks = variable.encode_chunks(strings, chunk_counts(count, per_chunk))
-    memory = chunks.buffers[0].data
-    ranges = zip(chunks.starts[0].tolist(), chunks.sizes[0].tolist(), strict=True)
-    buffers = [memory[start : start + size] for start, size in ranges]
-    return EncodedValues(Variable, offsets.itemsize * 8, count, per_chunk, buffers)
+    return EncodedValues(Variable, offsets.itemsize * 8, count, per_chunk, _pieces(chunks))
 
 
-def _with_dictionaries(columns: Sequence[_Candidate | None], count: int) -> list[EncodedValues | None]:
+def _with_dictionaries(
+    columns: Sequence[_Candidate | None], count: int, options: PageOptions
+) -> list[EncodedValues | None]:
     """Packed indices and items of each column, if these leave enough of what the values take otherwise."""
     alike: dict[str, list[int]] = {}
     encoded_columns: list[EncodedValues | None] = [None] * len(columns)
@@ -451,24 +437,24 @@ def _with_dictionaries(columns: Sequence[_Candidate | None], count: int) -> list
         flat_bytes = count * kind.itemsize
         if flat_bytes > -(-count // BLOCK) * (BLOCK // 8) * (num_items - 1).bit_length():
             alike.setdefault(kind.str, []).append(at)
-        elif _pays(flat_bytes, candidate):
-            encoded_columns[at] = _plain(candidate.indices.astype(kind, copy=False), candidate.items)
+        elif saves_bytes(flat_bytes, candidate.items, candidate.otherwise, options):
+            per_chunk = flat_count(kind.itemsize * 8, options, is_small=True)
+            encoded_columns[at] = _plain(candidate.indices.astype(kind, copy=False), per_chunk, candidate.items)
     for kind, positions in alike.items():
         some = [candidate for at in positions if (candidate := columns[at]) is not None]
         blocks = stack_columns([candidate.indices for candidate in some], np.dtype(kind))
         widths = _widths(blocks)
-        pays = [at for at, block_widths in enumerate(widths) if _pays(sum(block_widths) * (BLOCK // 8), some[at])]
+        sizes = [sum(block_widths) * (BLOCK // 8) for block_widths in widths]
+        pays = [
+            at
+            for at, (size, candidate) in enumerate(zip(sizes, some, strict=True))
+            if saves_bytes(size, candidate.items, candidate.otherwise, options)
+        ]
         for at, buffers in zip(pays, _pack(blocks, widths, pays), strict=True):
             encoded_columns[positions[at]] = EncodedValues(
                 InlineBitpacking, blocks.itemsize * 8, count, BLOCK, buffers, some[at].items
             )
     return encoded_columns
-
-
-def _pays(packed_bytes: int, candidate: _Candidate) -> bool:
-    items = candidate.items
-    item_bytes = items.data.nbytes + (items.offsets.nbytes if isinstance(items, VariableValues) else 0)
-    return packed_bytes + item_bytes <= candidate.most * _DICTIONARY_PAYS
 
 
 def _widths(blocks: npt.NDArray[Any]) -> list[list[int]]:

@@ -350,3 +350,30 @@ def test_too_many_levels_for_one_chunk():
 def test_lists_of_strings_are_refused(strings):
     with pytest.raises(UnsupportedError, match="strings"):
         choose.encode_chunks(FixedListValues(2, strings([b"a", b"b"]), None))
+
+
+def _choice(data, *, is_small, run_bytes=1 << 40):
+    values = FixedValues(data)
+    packed_bytes = choose.bitpack.inline_bytes(values, choose.bitpack.inline_widths(values))
+    return choose.choose_words(data, packed_bytes, run_bytes, PageOptions(), is_small=is_small)
+
+
+def test_small_pages_are_packed_for_less():
+    data = rng().integers(1 << 25, 1 << 26, 4096, dtype=np.uint32)  # 0.81 of the bytes
+    assert [_choice(data, is_small=is_small) for is_small in (False, True)] == [choose.Way.PLAIN, choose.Way.PACKED]
+
+
+def test_small_pages_have_no_runs_of_less_than_512_bytes():
+    data = rng().integers(0, 1 << 32, 160, dtype=np.uint32)
+    assert [_choice(data, is_small=is_small, run_bytes=400) for is_small in (False, True)] == [
+        choose.Way.RUNS,
+        choose.Way.PLAIN,
+    ]
+
+
+def test_small_pages_have_no_codec():
+    data = rng().choice(rng().integers(0, 1 << 32, 50, dtype=np.uint32), 4096)
+    data.sort()
+    encoding, _ = _choice(data, is_small=False)
+    assert isinstance(encoding, General)
+    assert _choice(data, is_small=True) is choose.Way.PLAIN
