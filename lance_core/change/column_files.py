@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lance_core.change.stage import FileLimits, remove_staged, stage_fragments
+from lance_core.change.ingest import fit_batch
+from lance_core.change.stage import remove_staged, staged_files
 from lance_core.common.frozen import frozen, mutable
 from lance_core.encoding.kernels import numbers_array, numbers_of
 from lance_core.errors import InvalidInputError, UnsupportedError
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from lance_core.table.snapshot import Snapshot
 
 _LOGGER = logging.getLogger("lance_core.write")
-_WITHOUT_LIMIT = FileLimits(max_rows_per_file=2**62, max_bytes_per_file=2**62)
 
 
 @frozen(kw_only=True)
@@ -84,37 +84,39 @@ class ColumnWriter:
     ids: NewIds = RANDOM_IDS
 
     def write_all(self, fragments: Sequence[Fragment]) -> None:
-        """Write the new columns of several fragments, one after another; what is in ``staged`` is left out."""
-        left = [fragment for fragment in fragments if fragment.id not in self.staged]
-        number, plan = len(fragments) - len(left), self._plan()
-        for fragment, batches in self._rows(left, plan):
-            self._write(fragment, batches, plan)
-            number += 1
-            names = ", ".join(self.fields.names)
-            _LOGGER.info("columns %s: fragment %d of %d is written", names, number, len(fragments))
-
-    def write(self, fragment: Fragment) -> DataFile:
-        """Write the new columns of one fragment.
+        """Write the new columns of several fragments, one after another; what is in ``staged`` is left out.
 
         Raises:
-            InvalidInputError: The transform made something else than was announced.
+            InvalidInputError: The transform made something else than was announced; no file of this call is left.
         """
-        reader, plan = FragmentReader(self._open_files(), fragment), self._plan()
-        return self._write(fragment, scan_fragment(reader, plan), plan)
-
-    def _write(self, fragment: Fragment, batches: Iterable[pa.RecordBatch], plan: ScanPlan) -> DataFile:
+        left = [fragment for fragment in fragments if fragment.id not in self.staged]
+        number, plan, names = len(fragments) - len(left), self._plan(), ", ".join(self.fields.names)
+        if not left:
+            return
         store = self.snapshot.store
-        with naming(store):
-            (made,) = stage_fragments(
+        with (
+            naming(store),
+            staged_files(
                 store,
                 replace(self.fields, metadata=self.snapshot.manifest.schema.metadata),  # says how to compress
-                self._made(fragment, batches, plan),
-                limits=replace(_WITHOUT_LIMIT, groups=self._row_groups(fragment)),
                 data_storage_version=self.data_storage_version,
                 new_uuid=self.ids.data_file,
-            )
-        self.staged[fragment.id] = made.files[0]
-        return made.files[0]
+            ) as staging,
+        ):
+            for fragment, batches in self._rows(left, plan):
+                staging.groups = self._row_groups(fragment)
+                for batch in self._made(fragment, batches, plan):
+                    staging.write(fit_batch(batch, self.fields))
+                staging.end_file()
+                number += 1
+                _LOGGER.info("columns %s: fragment %d of %d is written", names, number, len(fragments))
+        for fragment, made in zip(left, staging.fragments, strict=True):
+            self.staged[fragment.id] = made.files[0]
+
+    def write(self, fragment: Fragment) -> DataFile:
+        """Write the new columns of one fragment; errors as in `write_all`."""
+        self.write_all([fragment])
+        return self.staged[fragment.id]
 
     def remove(self) -> None:
         """Remove what was written."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -172,28 +172,68 @@ def stage_fragments(
         UnsupportedError: A type that files of this version cannot hold; nothing was written.
         InvalidInputError: Data that does not fit; all files of this call are removed again.
     """
+    with staged_files(
+        store,
+        fields,
+        data_storage_version=data_storage_version,
+        new_uuid=new_uuid,
+        external_blobs=external_blobs,
+        progress=progress,
+        meanwhile=meanwhile,
+        completion=completion,
+    ) as staging:
+        staging.page_bytes, staging.groups = limits.page_bytes, limits.groups
+        for batch in batches:
+            for part in _pieces(fit_batch(batch, fields), staging, limits.max_rows_per_file):
+                staging.write(part)
+                if staging.is_full(limits):
+                    staging.end_file()
+    return tuple(staging.fragments)
+
+
+@contextmanager
+def staged_files(
+    store: Store,
+    fields: Schema,
+    *,
+    data_storage_version: str,
+    new_uuid: Callable[[], bytes],
+    external_blobs: ExternalBlobs | None = None,
+    progress: StagingProgress | None = None,
+    meanwhile: Callable[[], object] | None = None,
+    completion: Completion | None = None,
+) -> Iterator[FileStaging]:
+    """Write data files until the block ends, then finish them all. If either fails, all are removed again.
+
+    Args:
+        store: As for `stage_fragments`, like the others.
+        fields: Fields to write.
+        data_storage_version: File version.
+        new_uuid: 16 new random bytes at each call.
+        external_blobs: Which external blobs are taken.
+        progress: Who is told of files.
+        meanwhile: Work that needs the block to have ended.
+        completion: Completes the files.
+
+    Raises:
+        UnsupportedError: As `stage_fragments`.
+    """
     from lance_core.file.write.writer import check_schema  # noqa: PLC0415 whoever writes no file needs no encoder
 
     check_schema(fields, version=data_storage_version)
-    staging = FileStaging(
-        store=store,
-        fields=fields,
-        version=data_storage_version,
-        new_uuid=new_uuid,
-        external_blobs=external_blobs or ExternalBlobs(),
-        page_bytes=limits.page_bytes,
-        groups=limits.groups,
-        progress=progress,
-        completion=completion,
-    )
     with Span("write", store.uri, has_bar=True) as span:
+        staging = FileStaging(
+            store=store,
+            fields=fields,
+            version=data_storage_version,
+            new_uuid=new_uuid,
+            external_blobs=external_blobs or ExternalBlobs(),
+            progress=progress,
+            completion=completion,
+            span=span,
+        )
         try:
-            for batch in batches:
-                for part in _pieces(fit_batch(batch, fields), staging, limits.max_rows_per_file):
-                    staging.write(part)
-                    span.add(rows=part.num_rows, num_bytes=part.nbytes if span.is_observed else 0)
-                    if staging.is_full(limits):
-                        staging.end_file()
+            yield staging
             staging.finish()
             if meanwhile is not None:
                 meanwhile()
@@ -206,7 +246,6 @@ def stage_fragments(
     if _LOGGER.isEnabledFor(logging.INFO):
         text = "written for %s: rows %s, files %s, %.3f s"
         _LOGGER.info(text, store.uri, f"{span.rows:,}", f"{len(staging.fragments):,}", span.seconds)
-    return tuple(staging.fragments)
 
 
 def remove_staged(store: Store, fragments: Sequence[Fragment]) -> None:
@@ -244,9 +283,10 @@ class FileStaging:
         new_uuid: 16 new random bytes at each call.
         external_blobs: Which external blobs are taken.
         page_bytes: As in `FileLimits`.
-        groups: As in `FileLimits`.
+        groups: As in `FileLimits`, of the next file.
         progress: Who is told of files.
         completion: Completes the files; one of its own if None.
+        span: Counts what is written.
         fragments: One for each finished file.
         num_rows: Rows in the file being written.
     """
@@ -260,6 +300,7 @@ class FileStaging:
     groups: RowGroups | None = None
     progress: StagingProgress | None = None
     completion: Completion | None = None
+    span: Span | None = None
     fragments: list[Fragment] = field(default_factory=list["Fragment"])
     num_rows: int = 0
     _name: str = ""
@@ -311,6 +352,8 @@ class FileStaging:
         """Add rows to the file being written."""
         self.writer().write(batch)
         self.num_rows += batch.num_rows
+        if self.span is not None:
+            self.span.add(rows=batch.num_rows, num_bytes=batch.nbytes if self.span.is_observed else 0)
 
     def is_full(self, limits: FileLimits) -> bool:
         """Return whether the next row belongs into another file."""

@@ -274,16 +274,17 @@ def _write(
     writer = ColumnWriter(
         snapshot=snapshot, fields=fields, transform=transform, data_storage_version=version, files=dataset.files
     )
+    fragments = list(snapshot.manifest.fragments)
     try:
         if checkpoint is None:
-            writer.write_all(list(snapshot.manifest.fragments))
+            writer.write_all(fragments)
         else:
             checkpoint.write_all(writer)
         with naming(snapshot.store):
             at_end()
         live = frozenset(field.id for field in schema.walk())
-        fragments = [with_file(fragment, writer.staged[fragment.id], live) for fragment in snapshot.manifest.fragments]
-        operation = Merge(fragments=tuple(fragments), schema=schema, preserves_nullability=preserves_nullability)
+        changed = [with_file(fragment, writer.staged[fragment.id], live) for fragment in fragments]
+        operation = Merge(fragments=tuple(changed), schema=schema, preserves_nullability=preserves_nullability)
         made = commit_operation(snapshot, operation)
     except BaseException as error:
         if checkpoint is None and not isinstance(error, CommitOutcomeUnknownError):

@@ -51,6 +51,34 @@ def test_a_small_fragment_costs_few_calls(tmp_path, calls_of, work):
     assert (counts[1] - counts[0]) / (MANY - FEW) <= MOST_CALLS
 
 
+@pytest.mark.slow
+def test_a_new_column_of_a_small_fragment_costs_few_calls(tmp_path, calls_of):
+    """A file for each: it took 800 calls when each was written by itself."""
+    counts = []
+    for number in (FEW, MANY):
+        for name in ("warm", "counted"):
+            path = table(tmp_path / f"{number} {name}", number)
+            calls = calls_of(lambda path=path: lance_core.dataset(path).add_columns({"m": "n * 2"}))
+        counts.append(calls)
+    assert (counts[1] - counts[0]) / (MANY - FEW) <= 680
+
+
+def test_no_new_file_is_left_behind_if_a_late_fragment_fails(tmp_path):
+    path, calls = table(tmp_path / "t", 50), []
+
+    @lance_core.batch_udf()
+    def fails(batch):
+        calls.append(batch.num_rows)
+        if len(calls) == 45:
+            raise ValueError
+        return pa.RecordBatch.from_arrays([batch["n"]], ["m"])
+
+    before = {file.name for file in (tmp_path / "t" / "data").iterdir()}
+    with pytest.raises(ValueError):  # noqa: PT011 as it was raised
+        lance_core.dataset(path).add_columns(fails, read_columns=["n"])
+    assert {file.name for file in (tmp_path / "t" / "data").iterdir()} == before
+
+
 INDEXED_WORKS = {
     "update": WORKS["update"],
     "delete": lambda path: lance_core.dataset(path).delete("id = 5"),
