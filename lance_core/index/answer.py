@@ -257,8 +257,17 @@ def within(answer: RowAnswer, fragment_ids: Int64s, num_rows: Int64s, *, path: s
     stray = np.flatnonzero((coverage == _BEHIND) & (codes != answer.codes[-1]))
     if len(stray):
         fragment_id = int(bounds[stray[0] - 1]) >> ADDRESS_SHIFT
-        raise CorruptDataError(f"an index has rows behind the last one of fragment {fragment_id}", path=path)
+        refuse_stray(fragment_id, path)
     return replace(answer, bounds=bounds, codes=np.where(coverage == _INSIDE, codes, np.uint8(ANY)))
+
+
+def refuse_stray(fragment_id: int, path: str | None) -> None:
+    """Tell that an index names a row behind the last one of a fragment.
+
+    Raises:
+        CorruptDataError: Always.
+    """
+    raise CorruptDataError(f"an index has rows behind the last one of fragment {fragment_id}", path=path)
 
 
 def _combined(rule: Callable[[Codes, Codes], Codes], left: RowAnswer, right: RowAnswer) -> RowAnswer:

@@ -6,22 +6,34 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from lance_core.index import answer as answers
+from lance_core.index import row_sets
 from lance_core.index.protocol import RowCounts
+from lance_core.index.row_sets import RowSets
 from lance_core.sql.pruning import And, Comparison, Constant, FillNull, Not, Or, Range, Unknown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
+
+    from pyroaring import BitMap64
 
     from lance_core.index.answer import RowAnswer
     from lance_core.sql.pruning import Condition, Question
 
 
-def evaluate(condition: Condition, ask: Callable[[Question], RowAnswer]) -> RowAnswer:
-    """Return what is known of the answer of a condition.
+def evaluate(
+    condition: Condition,
+    ask: Callable[[Question], RowAnswer | RowSets],
+    rows: Callable[[], BitMap64],
+    *,
+    tells_null: bool = True,
+) -> RowAnswer | RowSets:
+    """Return what is known of the answer of a condition; sets if they are known for all questions.
 
     Args:
         condition: What is asked.
         ask: Returns what is known of the answer to a question about one column.
+        rows: Returns all rows.
+        tells_null: See `lance_core.index.protocol.Segment.answer`.
     """
     match condition:
         case Constant():
@@ -29,14 +41,26 @@ def evaluate(condition: Condition, ask: Callable[[Question], RowAnswer]) -> RowA
         case Unknown():
             return answers.UNKNOWN_ANSWER
         case Not():
-            return answers.not_(evaluate(condition.inner, ask))
+            inner = evaluate(condition.inner, ask, rows, tells_null=tells_null)
+            return row_sets.not_(inner, rows()) if isinstance(inner, RowSets) else answers.not_(inner)
         case FillNull():
-            return answers.fill_null(evaluate(condition.inner, ask), value=condition.value)
-        case And():
-            parts = [evaluate(part, ask) for part in _joined_ranges(condition)]
-            return reduce(answers.and_, sorted(parts, key=lambda part: len(part.bounds)))  # results stay small
-        case Or():
-            return answers.or_(evaluate(condition.left, ask), evaluate(condition.right, ask))
+            inner = evaluate(condition.inner, ask, rows, tells_null=tells_null)
+            if isinstance(inner, RowSets):
+                return row_sets.fill_null(inner, value=condition.value)
+            return answers.fill_null(inner, value=condition.value)
+        case And() | Or():
+            is_and = isinstance(condition, And)
+            parts = _parts(condition) if is_and else (condition.left, condition.right)
+            part_answers = [evaluate(part, ask, rows, tells_null=tells_null) for part in parts]
+            sets = [part for part in part_answers if isinstance(part, RowSets)]
+            others = [part for part in part_answers if not isinstance(part, RowSets)]
+            if sets:
+                joined = reduce(row_sets.and_ if is_and else row_sets.or_, sets)
+                if not others:
+                    return joined
+                others.append(joined.answer(tells_null=tells_null))
+            others.sort(key=lambda part: len(part.bounds))  # results stay small
+            return reduce(answers.and_ if is_and else answers.or_, others)
         case _:
             return ask(condition)
 
@@ -44,10 +68,10 @@ def evaluate(condition: Condition, ask: Callable[[Question], RowAnswer]) -> RowA
 _LOW, _HIGH = ("greater", "greater_equal"), ("less", "less_equal")
 
 
-def _joined_ranges(condition: And) -> Iterator[Condition]:
+def _joined_ranges(parts: Iterable[Condition]) -> Iterator[Condition]:
     """Yield the parts of a conjunction; two that bound a column from both sides become one."""
     open_ends: dict[tuple[str, bool], Comparison] = {}
-    for part in _parts(condition):
+    for part in parts:
         if not isinstance(part, Comparison) or part.operator not in (*_LOW, *_HIGH):
             yield part
             continue
@@ -85,22 +109,40 @@ _OPPOSITE = {
 def simplified(condition: Condition) -> Condition:
     """Return an equal condition with ``NOT`` moved to its questions and, where these are comparisons, into them.
 
-    Values are in total order, so that each is either less than another or not: only null is neither.
+    Values are in total order, so that each is either less than another or not: only null is neither. Two comparisons
+    that bound a column from both sides become a range.
     """
     match condition:
         case Not(inner=Not(inner=inner)):
             return simplified(inner)
-        case Not(inner=And() | Or() as inner):
-            sides = simplified(Not(inner.left)), simplified(Not(inner.right))
-            return Or(*sides) if isinstance(inner, And) else And(*sides)
+        case Not(inner=And() as inner):
+            return Or(simplified(Not(inner.left)), simplified(Not(inner.right)))
+        case Not(inner=Or() as inner):
+            return simplified(And(Not(inner.left), Not(inner.right)))
         case Not(inner=Comparison() as inner) if inner.operator in _OPPOSITE:
             return Comparison(inner.column, _OPPOSITE[inner.operator], inner.value)
-        case And() | Or():
-            return type(condition)(simplified(condition.left), simplified(condition.right))
+        case And():
+            simple = [simplified(part) for part in _parts(condition)]
+            return reduce(And, _joined_ranges(inner for part in simple for inner in _parts(part)))
+        case Or():
+            return Or(simplified(condition.left), simplified(condition.right))
         case FillNull():
             return FillNull(simplified(condition.inner), condition.value)
         case _:
             return condition
+
+
+def num_questions(condition: Condition) -> int:
+    """Return how many questions about single columns are in a condition."""
+    match condition:
+        case Constant() | Unknown():
+            return 0
+        case Not() | FillNull():
+            return num_questions(condition.inner)
+        case And() | Or():
+            return num_questions(condition.left) + num_questions(condition.right)
+        case _:
+            return 1
 
 
 def count(condition: Condition, num_rows: int, ask: Callable[[Question], RowCounts | None]) -> RowCounts | None:
@@ -112,7 +154,7 @@ def count(condition: Condition, num_rows: int, ask: Callable[[Question], RowCoun
         ask: Returns the counts for a question about one column.
     """
     match condition:
-        case Unknown() | Or():
+        case Unknown() | And() | Or():
             return None
         case Constant():
             return RowCounts(num_rows if condition.value else 0, num_rows if condition.value is None else 0)
@@ -124,9 +166,6 @@ def count(condition: Condition, num_rows: int, ask: Callable[[Question], RowCoun
             return None if inner is None else RowCounts(inner.true + condition.value * inner.null)
         case Comparison(operator="not_equal"):
             return count(Not(Comparison(condition.column, "equal", condition.value)), num_rows, ask)
-        case And():
-            parts = list(_joined_ranges(condition))
-            return count(parts[0], num_rows, ask) if len(parts) == 1 else None
         case _:
             return ask(condition)
 

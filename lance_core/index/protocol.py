@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from lance_core.index.answer import RowAnswer
     from lance_core.index.column import IndexedColumn
     from lance_core.index.files import SegmentFiles
+    from lance_core.index.row_sets import RowSets
     from lance_core.sql.pruning import Question
 
 Int64s: TypeAlias = npt.NDArray[np.int64]
@@ -147,6 +148,22 @@ class CountingSegment(Segment, Protocol):
 
     def count(self, question: Question) -> RowCounts | None:
         """Count the rows for which a question other than for inequality is true or null; None if it is not answered.
+
+        Raises:
+            CorruptDataError: A file is damaged.
+        """
+        ...
+
+
+@runtime_checkable
+class SetSegment(Segment, Protocol):
+    """A segment with one entry for each row, which answers with sets of rows."""
+
+    def sets(self, question: Question) -> RowSets | None:
+        """Return the rows for which a question other than for inequality is true or null; it is false for all others.
+
+        Returns:
+            The rows, numbered as for `Segment.answer`; None as there, or if the answer of some rows is not known.
 
         Raises:
             CorruptDataError: A file is damaged.

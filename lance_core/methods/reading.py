@@ -341,11 +341,10 @@ def count_rows(dataset: OpenDataset, filter: str | Expression | None = None) -> 
     manifest = dataset.snapshot.manifest
     with naming(dataset.snapshot.store):
         plan = _plan_scan(manifest, [], filter)
-        count = count_by_indices(plan, manifest, dataset.files)
-        if count is not None:
-            return count
-        plan = with_index_answer(with_row_starts(plan, manifest), manifest, dataset.files)
-    return count_all_matching(dataset.files, manifest.fragments, plan)
+        counted = count_by_indices(with_row_starts(plan, manifest), manifest, dataset.files)
+    if isinstance(counted, int):
+        return counted
+    return count_all_matching(dataset.files, manifest.fragments, counted)
 
 
 def make_plan(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,16 +15,22 @@ from lance_core.encoding.kernels import numbers_array
 from lance_core.errors import CorruptDataError
 from lance_core.file.read.strategy import MOST_HELD
 from lance_core.format.blobs import BlobView, needs_bytes, view_schema
+from lance_core.format.index.row_sets import decode_row_treemap, encode_row_treemap
 from lance_core.format.table.paths import data_file_path
+from lance_core.index.row_sets import rows_of_fragments
 from lance_core.scan import lineage
 from lance_core.scan.blobs import BlobSources, fill_batches
 from lance_core.scan.columns import is_legacy, join_columns, lost_fields, part_with_shape, split_projection
 from lance_core.scan.deletions import Offsets, live_mask, load_deletions, offsets_of_live
 from lance_core.store.io_coroutines import finished
+from lance_core.table import rebase
 from lance_core.table.once import once
+from lance_core.table.read_ahead import each
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from pyroaring import BitMap64
 
     from lance_core.encoding.dictionary_encoded import DictionaryEncoded
     from lance_core.encoding.repdef import Mask
@@ -342,6 +349,21 @@ class FragmentReaders:
     def ends(self) -> npt.NDArray[np.int64]:
         """Return an array of shape (fragments,): live rows up to the end of each."""
         return np.cumsum(self.fragments.num_rows)
+
+    @once
+    def rows(self) -> BitMap64:
+        """Addresses of all rows, deleted ones included; must not be changed."""
+        return rows_of_fragments(self.fragments.ids.astype(np.int64), self.fragments.physical_rows.astype(np.int64))
+
+    @once
+    def deleted_rows(self) -> BitMap64:
+        """Addresses of all deleted rows; must not be changed."""
+        numbers = np.flatnonzero(self.fragments.num_rows != self.fragments.physical_rows).tolist()
+        fragments = [self.fragments[number] for number in numbers]
+        store = self._files.store
+        bitmaps = each(store, (partial(rebase.load_deletions, store, part) for part in fragments))
+        parts = [(part.id, bitmap.serialize()) for part, bitmap in zip(fragments, bitmaps, strict=True)]
+        return decode_row_treemap(encode_row_treemap(sorted(parts)), path=store.uri)
 
     def __getitem__(self, number: int) -> FragmentReader:
         """Return the reader of a fragment; it is kept with what it learns, unless that would be much."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import reduce
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -16,24 +17,35 @@ import numpy.typing as npt
 from lance_core.common.frozen import frozen
 from lance_core.encoding.kernels import distinct
 from lance_core.errors import CorruptDataError, NotFoundError, UnsupportedError
+from lance_core.format.index.row_sets import rows_of_treemap
 from lance_core.format.table.fragment_reuse import find_fragment_reuse
 from lance_core.format.table.index_metadata import holds_row_ids, index_fields
 from lance_core.format.table.paths import INDICES_FOLDER
-from lance_core.format.table.row_ids import row_id_bounds, row_id_range
 from lance_core.index import answer as answers
+from lance_core.index import row_sets
 from lance_core.index.answer import ADDRESS_SHIFT, UNKNOWN_ANSWER, RowAnswer
 from lance_core.index.column import find_column, path_of
 from lance_core.index.files import SegmentFiles
 from lance_core.index.moved import MovedSegment, load_later_moves, original_segment
-from lance_core.index.protocol import CountingSegment, DerivedSegment, KeyedSegment, RowCounts, SampledSegment
+from lance_core.index.protocol import (
+    CountingSegment,
+    DerivedSegment,
+    KeyedSegment,
+    RowCounts,
+    SampledSegment,
+    SetSegment,
+)
+from lance_core.index.row_sets import RowSets, rows_of_fragments
 from lance_core.scan.fragment_columns import FragmentColumns
-from lance_core.scan.fragment_reader import FragmentReader
+from lance_core.scan.fragment_reader import FragmentReader, readers_of
+from lance_core.scan.lineage import addresses_of_ids, codes_of_ids, contains, offsets_of_ids
 from lance_core.sql.ternary import ANY, FALSE, NULL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
     import pyarrow as pa
+    from pyroaring import BitMap64
 
     from lance_core.format.table.fragment import Fragment
     from lance_core.format.table.index_metadata import IndexMetadata
@@ -43,10 +55,9 @@ if TYPE_CHECKING:
     from lance_core.index.protocol import ReadKind, Segment
     from lance_core.scan.open_files import OpenFiles
     from lance_core.scan.plan import ScanPlan
-    from lance_core.sql.pruning import Question
+    from lance_core.sql.pruning import Condition, Question
 
 Int64s: TypeAlias = npt.NDArray[np.int64]
-_MOST_ID = (1 << 63) - 1
 
 
 def with_index_answer(plan: ScanPlan, manifest: Manifest, files: OpenFiles) -> ScanPlan:
@@ -56,42 +67,59 @@ def with_index_answer(plan: ScanPlan, manifest: Manifest, files: OpenFiles) -> S
         CorruptDataError: A file of an index is damaged.
         NotFoundError: It is missing.
     """
-    if plan.predicate is None or plan.predicate.asks is None or manifest.index_section is None:
+    asked = _asked_version(plan, manifest, files)
+    if asked is None:
         return plan
-    from lance_core.index.evaluate import (  # noqa: PLC0415 brings Arrow's kernels along
-        evaluate,
-        simplified,
-        tells_null_from_false,
-    )
-
-    asks = simplified(plan.predicate.asks)
-    source = _IndexedVersion(manifest, files, plan.predicate.columns, tells_null=tells_null_from_false(asks))
-    if not source.has_segments:
-        return plan
-    answer = evaluate(asks, source.ask)
-    return plan if answer.is_unknown else replace(plan, index_answer=answer, index_names=tuple(source.asked))
+    asks, source = asked
+    return _with_answer(plan, source, _ask_indices(asks, source, with_sets=False))
 
 
-def count_by_indices(plan: ScanPlan, manifest: Manifest, files: OpenFiles) -> int | None:
-    """Count the rows that a filter matches from the sizes of what indices keep; None if these do not tell.
+def count_by_indices(plan: ScanPlan, manifest: Manifest, files: OpenFiles) -> int | ScanPlan:
+    """Count the rows that a filter matches from what indices know; a plan to count with if these do not tell.
 
-    They tell for a question to one column, or ``NOT`` of it, if no row is deleted and each has one entry.
+    The sizes of what they keep tell for a question to one column, or ``NOT`` of it, if no row is deleted and each has
+    one entry. Else sets of rows tell, if each row is in one.
 
     Raises:
         CorruptDataError: A file of an index is damaged.
         NotFoundError: It is missing.
     """
+    asked = _asked_version(plan, manifest, files)
+    if asked is None:
+        return plan
+    asks, source = asked
+    if not manifest.fragments.has_deletions:
+        from lance_core.index.evaluate import count  # noqa: PLC0415 brings Arrow's kernels along
+
+        counts = count(asks, manifest.num_rows, source.count)
+        if counts is not None:
+            return counts.true
+    answer = _ask_indices(asks, source, with_sets=True)
+    return source.num_live(answer.true) if isinstance(answer, RowSets) else _with_answer(plan, source, answer)
+
+
+def _asked_version(plan: ScanPlan, manifest: Manifest, files: OpenFiles) -> tuple[Condition, _IndexedVersion] | None:
+    """Return what a plan's predicate asks, and the indices that may know about it; None if there are none."""
     if plan.predicate is None or plan.predicate.asks is None or manifest.index_section is None:
         return None
-    if manifest.fragments.has_deletions:
-        return None
-    from lance_core.index.evaluate import count, simplified  # noqa: PLC0415 brings Arrow's kernels along
+    from lance_core.index.evaluate import simplified, tells_null_from_false  # noqa: PLC0415 brings Arrow's kernels along
 
-    source = _IndexedVersion(manifest, files, plan.predicate.columns, tells_null=True)
-    if not source.has_segments:
-        return None
-    counts = count(simplified(plan.predicate.asks), manifest.num_rows, source.count)
-    return None if counts is None else counts.true
+    asks = simplified(plan.predicate.asks)
+    source = _IndexedVersion(manifest, files, plan.predicate.columns, tells_null=tells_null_from_false(asks))
+    return (asks, source) if source.has_segments else None
+
+
+def _ask_indices(asks: Condition, source: _IndexedVersion, *, with_sets: bool) -> RowAnswer | RowSets:
+    """Return what indices know; ``with_sets`` also asks for sets where these need not be combined."""
+    from lance_core.index.evaluate import evaluate, num_questions  # noqa: PLC0415 as above
+
+    ask = source.ask_sets if with_sets or num_questions(asks) > 1 else source.ask
+    return evaluate(asks, ask, source.rows, tells_null=source.tells_null)
+
+
+def _with_answer(plan: ScanPlan, source: _IndexedVersion, answer: RowAnswer | RowSets) -> ScanPlan:
+    answer = answer.answer(tells_null=source.tells_null) if isinstance(answer, RowSets) else answer
+    return plan if answer.is_unknown else replace(plan, index_answer=answer, index_names=tuple(source.asked))
 
 
 def has_index(manifest: Manifest, files: OpenFiles, paths: Sequence[str]) -> bool:
@@ -272,7 +300,7 @@ class _IndexedVersion:
     def __init__(self, manifest: Manifest, files: OpenFiles, paths: Sequence[str], *, tells_null: bool) -> None:
         self._manifest = manifest
         self._files = files
-        self._tells_null = tells_null
+        self.tells_null = tells_null
         self.asked: dict[str, None] = {}
         """Names of the indices that answered a question, in order."""
         columns = [column for path in paths if (column := find_column(manifest.schema, path)) is not None]
@@ -304,7 +332,7 @@ class _IndexedVersion:
         narrowed = UNKNOWN_ANSWER
         for covering in self._segments.get(question.column, ()):
             with naming_index(covering.index.name):
-                answer = self.open(covering).answer(question, tells_null=self._tells_null)
+                answer = self.open(covering).answer(question, tells_null=self.tells_null)
                 if answer is not None:
                     self.asked[covering.index.name] = None
                     narrowed = answers.narrowed(narrowed, self.restricted(answer, covering))
@@ -312,19 +340,70 @@ class _IndexedVersion:
 
     def count(self, question: Question) -> RowCounts | None:
         """Return for how many rows a question is true or null; None if no index has one entry for each row."""
-        by_name: dict[str, list[_CoveringSegment]] = {}
-        for covering in self._segments.get(question.column, ()):
-            by_name.setdefault(covering.index.name, []).append(covering)
-        for name, parts in by_name.items():
-            covered = np.concatenate([part.fragment_ids for part in parts])
-            if len(covered) != len(self._manifest.fragments) or len(distinct(covered)) != len(covered):
-                continue
+        for name, parts in self._complete(question):
             with naming_index(name):
                 counts = [self._count(question, part) for part in parts]
             told = [part for part in counts if part is not None]
             if len(told) == len(parts):
                 return RowCounts(sum(part.true for part in told), sum(part.null for part in told))
         return None
+
+    def _complete(self, question: Question) -> Iterator[tuple[str, list[_CoveringSegment]]]:
+        """Yield the indices that may answer a question of which each fragment is covered by one segment."""
+        by_name: dict[str, list[_CoveringSegment]] = {}
+        for covering in self._segments.get(question.column, ()):
+            by_name.setdefault(covering.index.name, []).append(covering)
+        for name, parts in by_name.items():
+            covered = np.concatenate([part.fragment_ids for part in parts])
+            if len(covered) == len(self._manifest.fragments) and len(distinct(covered)) == len(covered):
+                yield name, parts
+
+    def ask_sets(self, question: Question) -> RowAnswer | RowSets:
+        """Return what all indices know of the answer to a question; as sets if an index knows it for each row."""
+        from lance_core.sql.pruning import Comparison  # noqa: PLC0415 brings Arrow's kernels along
+
+        if isinstance(question, Comparison) and question.operator == "not_equal":
+            equal = self._sets(Comparison(question.column, "equal", question.value))
+            sets = None if equal is None else row_sets.not_(equal, self.rows())
+        else:
+            sets = self._sets(question)
+        return self.ask(question) if sets is None else sets
+
+    def _sets(self, question: Question) -> RowSets | None:
+        for name, parts in self._complete(question):
+            with naming_index(name):
+                sets = [self._sets_of(question, part) for part in parts]
+            told = [part for part in sets if part is not None]
+            if len(told) == len(parts):
+                self.asked[name] = None
+                return reduce(row_sets.or_, told)
+        return None
+
+    def _sets_of(self, question: Question, covering: _CoveringSegment) -> RowSets | None:
+        """Return the rows of a segment's fragments for which a question is true or null."""
+        segment = None if self._holds_row_ids(covering.index) else self.open(covering)
+        sets = segment.sets(question) if isinstance(segment, SetSegment) else None
+        if sets is None:
+            return None
+        is_all = len(covering.fragment_ids) == len(self._manifest.fragments)
+        rows = self.rows() if is_all else rows_of_fragments(covering.fragment_ids, covering.num_rows)
+        inside = sets.within(rows)
+        if len(inside.true) + len(inside.null) < len(sets.true) + len(sets.null):
+            stray = rows_of_treemap((sets.true | sets.null) - rows) >> ADDRESS_SHIFT
+            stray = stray[np.isin(stray, covering.fragment_ids)]
+            if len(stray):
+                answers.refuse_stray(int(stray[0]), f"{INDICES_FOLDER}/{covering.index.uuid_text}")
+        return inside
+
+    def rows(self) -> BitMap64:
+        """Return the rows of the version, deleted ones included."""
+        return readers_of(self._files, self._manifest.fragments).rows
+
+    def num_live(self, rows: BitMap64) -> int:
+        """Count rows of the version that are not deleted."""
+        if not self._manifest.fragments.has_deletions:
+            return len(rows)
+        return len(rows) - rows.intersection_cardinality(readers_of(self._files, self._manifest.fragments).deleted_rows)
 
     def _count(self, question: Question, covering: _CoveringSegment) -> RowCounts | None:
         segment = self.open(covering)
@@ -386,7 +465,7 @@ class _IndexedVersion:
         wanted, inverse = np.unique(ids, return_inverse=True)
         parts = [(np.empty(0, np.int64), np.empty(0, np.int64))]
         for fragment in self._manifest.fragments.select(fragment_ids.tolist()):
-            offsets = _offsets_of_ids(wanted, FragmentReader(self._files, fragment))
+            offsets = offsets_of_ids(wanted, FragmentReader(self._files, fragment))
             if offsets is not None:
                 every = offsets[inverse]
                 is_here = every >= 0
@@ -455,7 +534,7 @@ class _IndexedVersion:
         ends: list[Int64s] = []
         codes: list[npt.NDArray[np.uint8]] = []
         for fragment in self._manifest.fragments.select(fragment_ids.tolist()):
-            edges, fragment_codes = _codes_of_ids(answer, FragmentReader(self._files, fragment))
+            edges, fragment_codes = codes_of_ids(answer, FragmentReader(self._files, fragment))
             first = fragment.id << ADDRESS_SHIFT
             starts.append(edges[:-1] + first)
             ends.append(edges[1:] + first)
@@ -500,36 +579,6 @@ def row_places(files: OpenFiles, fragments: Iterable[Fragment], *, by_row_id: bo
     return locate
 
 
-def contains(ascending: Int64s, values: Int64s) -> npt.NDArray[np.bool_]:
-    """Return for each value whether it is among some ascending and distinct numbers."""
-    if not len(ascending):
-        return np.zeros(len(values), np.bool_)
-    if ascending[-1] - ascending[0] == len(ascending) - 1:
-        return (values >= ascending[0]) & (values <= ascending[-1])
-    at = np.minimum(np.searchsorted(ascending, values), len(ascending) - 1)
-    return ascending[at] == values
-
-
-def addresses_of_ids(readers: Sequence[FragmentReader]) -> Callable[[Int64s], Int64s]:
-    """Return a function that finds the addresses of row ids; -1 for ids of no live row of some fragments."""
-    ids: list[Int64s] = [np.empty(0, np.int64)]
-    addresses: list[Int64s] = [np.empty(0, np.int64)]
-    for reader in readers:
-        live = reader.live_mask(0, reader.physical_rows)
-        offsets = np.arange(reader.physical_rows) if live is None else np.flatnonzero(live)
-        ids.append(reader.stable_row_ids.astype(np.int64)[offsets])
-        addresses.append(offsets + (reader.fragment.id << ADDRESS_SHIFT))
-    every, targets = np.concatenate(ids), np.concatenate(addresses)
-    order = np.argsort(every)
-    every, targets = every[order], targets[order]
-
-    def locate(rows: Int64s) -> Int64s:
-        at = np.minimum(np.searchsorted(every, rows), max(len(every) - 1, 0))
-        return np.where(every[at] == rows, targets[at], -1) if len(every) else np.full(len(rows), -1)
-
-    return locate
-
-
 @contextmanager
 def naming_index(name: str) -> Generator[None]:
     """Tell in errors about files which index they belong to, and what to do."""
@@ -540,46 +589,3 @@ def naming_index(name: str) -> Generator[None]:
         raise type(error)(f"index {name!r} is damaged: {error.message}; {advice}", path=error.path) from error
     except UnsupportedError as error:
         raise UnsupportedError(f"index {name!r} cannot be read: {error.message}; {advice}", path=error.path) from error
-
-
-def _codes_of_ids(answer: RowAnswer, reader: FragmentReader) -> tuple[Int64s, npt.NDArray[np.uint8]]:
-    """Return the codes of a fragment's rows: offsets where runs of one code begin and end, and the code of each."""
-    sequence, num_rows = reader.fragment.row_id_sequence, reader.physical_rows
-    bounds = row_id_bounds(sequence) if isinstance(sequence, bytes) else None
-    if isinstance(sequence, bytes) and bounds is not None:
-        low, high = np.searchsorted(answer.bounds, np.array(bounds, np.int64), side="right").tolist()
-        if low == high:
-            return np.array([0, num_rows], np.int64), answer.codes[low : low + 1]
-        if row_id_range(sequence) == (bounds[0], bounds[0] + num_rows):
-            edges = np.concatenate([bounds[:1], answer.bounds[low:high], [bounds[1] + 1]]) - bounds[0]
-            return edges, answer.codes[low : high + 1]
-    codes = answer.at(reader.stable_row_ids.astype(np.int64))
-    edges = np.flatnonzero(np.diff(codes)) + 1
-    edges = np.concatenate([[0], edges, [num_rows]]).astype(np.int64)
-    return edges, codes[edges[:-1]]
-
-
-def _offsets_of_ids(wanted: Int64s, reader: FragmentReader) -> Int64s | None:
-    """Return the offset of the row of each id, -1 where there is none; None if a fragment has none of them.
-
-    Args:
-        wanted: Row ids, ascending and distinct.
-        reader: The fragment.
-    """
-    sequence = reader.fragment.row_id_sequence
-    bounds = row_id_bounds(sequence) if isinstance(sequence, bytes) else (0, _MOST_ID)
-    if bounds is None:
-        return None
-    low = int(np.searchsorted(wanted, min(bounds[0], _MOST_ID)))
-    high = int(np.searchsorted(wanted, min(bounds[1], _MOST_ID), side="right"))
-    if low == high:
-        return None
-    offsets = np.full(len(wanted), -1)
-    if isinstance(sequence, bytes) and row_id_range(sequence) is not None:
-        offsets[low:high] = wanted[low:high] - bounds[0]
-        return offsets
-    ids = reader.stable_row_ids.astype(np.int64)
-    wanted_indices = np.minimum(np.searchsorted(wanted, ids), len(wanted) - 1)
-    hits = np.flatnonzero(wanted[wanted_indices] == ids)
-    offsets[wanted_indices[hits]] = hits
-    return offsets

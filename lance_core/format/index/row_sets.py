@@ -22,7 +22,7 @@ from pyroaring import BitMap, BitMap64
 from lance_core.errors import CorruptDataError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
 Int64s: TypeAlias = npt.NDArray[np.int64]
 Part: TypeAlias = "tuple[int, bytes]"
@@ -33,7 +33,6 @@ _LOW = (1 << _SHIFT) - 1
 _COUNT = struct.Struct("<I")
 _LONG_COUNT = struct.Struct("<Q")
 _PAIR = struct.Struct("<II")
-_NO_ROWS = BitMap()
 _BUFFER_MIN = 16
 """Numbers of a set from which on it pays to work on them as arrays."""
 
@@ -77,54 +76,22 @@ def encode_row_treemap(parts: Sequence[Part]) -> bytes:
     return b"".join([_LONG_COUNT.pack(len(parts)), *(_COUNT.pack(high) + bitmap for high, bitmap in parts)])
 
 
-def bitmaps_of(rows: Int64s) -> dict[int, BitMap]:
-    """Return the lower halves of row numbers, in any order, by their upper half."""
-    high = rows >> _SHIFT
-    return {number: _bitmap(rows[high == number] & _LOW) for number in np.unique(high).tolist()}
+def row_set_of(rows: Int64s) -> BitMap64:
+    """Return row numbers, in any order, as a set."""
+    return BitMap64(array.array("Q", np.sort(rows).astype(np.uint64).tobytes()))
 
 
-def decode_row_set(data: bytes, *, path: str, among: Mapping[int, BitMap] | None = None) -> Int64s:
+def decode_row_set(data: bytes, *, path: str) -> BitMap64:
     """Decode a set of rows.
-
-    Args:
-        data: The set.
-        path: Name of the file, for errors.
-        among: Lower halves by upper half: rows that are wanted; None for all.
-
-    Returns:
-        Row numbers, ascending.
 
     Raises:
         CorruptDataError: It is damaged, or stands for all rows of a fragment.
     """
-    return decode_union([data], path=path, among=among)
-
-
-def decode_union(sets: Iterable[bytes], *, path: str, among: Mapping[int, BitMap] | None = None) -> Int64s:
-    """Decode the rows of any of some sets; arguments, result and errors are otherwise those of `decode_row_set`."""
-    by_fragment: dict[int, list[BitMap]] = {}
-    for data in sets:
-        for high, rows in _bitmaps(data, path):
-            by_fragment.setdefault(high, []).append(rows)
-    pieces = [np.empty(0, np.int64)]
-    for high, parts in sorted(by_fragment.items()):
-        rows = parts[0] if len(parts) == 1 else BitMap.union(*parts)
-        if among is not None:
-            rows = rows & among.get(high, _NO_ROWS)
-        pieces.append(_numbers(rows) + (high << _SHIFT))
-    return np.concatenate(pieces)
-
-
-def count_row_set(data: bytes, *, path: str) -> int:
-    """Return the number of rows of a set; arguments and errors are those of `decode_row_set`."""
-    return sum(len(rows) for _, rows in _bitmaps(data, path))
-
-
-def _bitmaps(data: bytes, path: str) -> list[tuple[int, BitMap]]:
     try:
-        return [(high, BitMap.deserialize(bitmap)) for high, bitmap in _split(data)]
+        parts = _split(data)
     except (ValueError, struct.error) as error:
         raise CorruptDataError(f"a set of rows of an index cannot be decoded: {error}", path=path) from error
+    return decode_row_treemap(encode_row_treemap(parts), path=path)
 
 
 def decode_row_treemap(data: bytes, *, path: str) -> BitMap64:
@@ -161,10 +128,6 @@ def _split(data: bytes) -> list[Part]:
     if at != len(data):
         raise ValueError(f"{len(data) - at} bytes are behind its end")
     return parts
-
-
-def _numbers(bitmap: BitMap) -> Int64s:
-    return np.frombuffer(bitmap.to_array(), np.uint32).astype(np.int64)
 
 
 def _bitmap(numbers: Int64s) -> BitMap:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+from pyroaring import BitMap64
 
 from lance_core.common.frozen import frozen
 from lance_core.common.limits import check_limit
@@ -27,11 +28,13 @@ from lance_core.format.index.bitmap_index import (
     item_type,
 )
 from lance_core.format.index.btree import has_btree
-from lance_core.format.index.row_sets import bitmaps_of, count_row_set, decode_row_set, decode_union
+from lance_core.format.index.row_sets import decode_row_set, row_set_of, rows_of_treemap
 from lance_core.index import answer as answers
+from lance_core.index.cache import BoundedCache
 from lance_core.index.external_sort import DEFAULT_MEMORY, MEMORY_OPTION
 from lance_core.index.files import check_columns, metadata_number, read_columns
 from lance_core.index.protocol import RowCounts
+from lance_core.index.row_sets import NO_ROWS, RowSets
 from lance_core.index.scalar.ranges import fitting, question_ranges
 from lance_core.sql.ternary import FALSE, NULL
 
@@ -39,7 +42,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
-    from pyroaring import BitMap
 
     from lance_core.file.read.reader import DataFileReader
     from lance_core.index.answer import RowAnswer
@@ -52,11 +54,12 @@ if TYPE_CHECKING:
     from lance_core.sql.pruning import HasItems, Question
 
 Int64s: TypeAlias = npt.NDArray[np.int64]
-RowSets: TypeAlias = "Mapping[int, BitMap]"
-"""Lower halves of row numbers, by their upper half."""
 
 _MOST_KEYS = 1 << 12
 """Keys whose sets of rows are read for one question; a scan is cheaper than more."""
+
+_MOST_BYTES, _SET_BYTES = 32 << 20, 256
+"""Bytes of the sets that are kept for one segment, and what each takes besides those it has in the file."""
 
 _NO_ROWS = np.empty(0, np.int64)
 
@@ -101,6 +104,7 @@ class Bitmaps:
         """Number behind the last key that is not null."""
         self._keys = content.keys
         self._counts = np.full(self.num_keys, -1, np.int64)
+        self._cache: BoundedCache[int, BitMap64] = BoundedCache(_MOST_BYTES)
 
     def positions(self, values: pa.Array, *sides: Side) -> list[Int64s]:
         """Find values among the keys; see `lance_core.index.scalar.ranges.Positions`."""
@@ -109,47 +113,45 @@ class Bitmaps:
         wanted = sort_keys(values)
         return [np.searchsorted(self._keys, wanted, side=side) + self.first for side in sides]
 
-    def rows(self, numbers: Int64s, *, among: RowSets | None = None) -> list[Int64s]:
-        """Read the rows of some keys.
+    def sets(self, numbers: Int64s) -> list[BitMap64]:
+        """Return the rows of some keys, ascending and distinct; what was read once is kept, and must not be changed."""
+        sets = {number: self._cache.get(number) for number in numbers.tolist()}
+        lacking = [number for number, rows in sets.items() if rows is None]
+        if lacking:
+            projection = self.reader.schema.select(["bitmaps"])
+            wanted = np.array(lacking, np.int64)
+            column = self.reader.take(projection, self.reader.column_numbers, wanted).column(0)
+            for number, data in zip(lacking, column.to_pylist(), strict=True):
+                sets[number] = rows = decode_row_set(data or b"", path=self.path)
+                self._cache.put(number, rows, len(data or b"") + _SET_BYTES)
+        return [rows for rows in sets.values() if rows is not None]
 
-        Args:
-            numbers: The keys, ascending and distinct.
-            among: Rows that are wanted; None for all.
-        """
-        return [decode_row_set(data, path=self.path, among=among) for data in self._sets(numbers)]
-
-    def rows_of_any(self, numbers: Int64s, *, among: RowSets | None = None) -> Int64s:
-        """Read the rows that have any of some keys, ascending; arguments are those of `rows`."""
-        return decode_union(self._sets(numbers), path=self.path, among=among)
+    def rows_of_any(self, numbers: Int64s) -> BitMap64:
+        """Return the rows that have any of some keys, ascending and distinct."""
+        sets = self.sets(numbers)
+        return BitMap64.union(*sets) if len(sets) > 1 else sets[0] if sets else NO_ROWS
 
     def counts(self, numbers: Int64s) -> Int64s:
-        """Return how many rows have each of some keys, ascending and distinct; what was read once is kept."""
+        """Return how many rows have each of some keys, ascending and distinct."""
         lacking = numbers[self._counts[numbers] < 0]
-        self._counts[lacking] = [count_row_set(data, path=self.path) for data in self._sets(lacking)]
+        self._counts[lacking] = [len(rows) for rows in self.sets(lacking)]
         return self._counts[numbers]
-
-    def _sets(self, numbers: Int64s) -> list[bytes]:
-        if not len(numbers):
-            return []
-        projection = self.reader.schema.select(["bitmaps"])
-        column = self.reader.take(projection, self.reader.column_numbers, numbers).column(0)
-        return [data or b"" for data in column.to_pylist()]
 
     @property
     def null_key(self) -> Int64s:
         """Number of the key null, if there is one: shape (1,) or (0,)."""
         return np.arange(self.num_nulls) if self.first else np.arange(self.end, self.num_keys)
 
-    def null_rows(self, *, among: RowSets | None = None) -> Int64s:
-        """Read the rows of the key null; ``among`` is as for `rows`."""
-        return self.rows_of_any(self.null_key, among=among)
+    def null_rows(self) -> BitMap64:
+        """Return the rows of the key null."""
+        return self.rows_of_any(self.null_key)
 
     def content(self) -> Iterable[tuple[pa.Array, list[Int64s]]]:
         """Read all keys, in batches, and the rows of each."""
         for start in range(0, self.num_keys, _MOST_KEYS):
             end = min(start + _MOST_KEYS, self.num_keys)
             keys, sets = read_columns(self.reader, ["keys", "bitmaps"], start, end)
-            yield keys, [decode_row_set(data or b"", path=self.path) for data in sets.to_pylist()]
+            yield keys, [rows_of_treemap(decode_row_set(data or b"", path=self.path)) for data in sets.to_pylist()]
 
     def entries(self) -> Iterator[tuple[pa.Array, Int64s]]:
         """Read all keys, one for each of its rows."""
@@ -196,29 +198,39 @@ class BitmapSegment(_KeySegment):
 
     def answer_among(self, question: Question, rows: Int64s, *, tells_null: bool) -> RowAnswer | None:
         """Look up which of some rows a question is true for."""
-        return self._answer(question, bitmaps_of(rows), tells_null=tells_null)
+        return self._answer(question, row_set_of(rows), tells_null=tells_null)
 
-    def _answer(self, question: Question, among: RowSets | None, *, tells_null: bool) -> RowAnswer | None:
-        from lance_core.sql.pruning import Comparison, IsNull, Prefix  # noqa: PLC0415 as above
+    def _answer(self, question: Question, among: BitMap64 | None, *, tells_null: bool) -> RowAnswer | None:
+        from lance_core.sql.pruning import Comparison, Prefix  # noqa: PLC0415 as above
 
-        bitmaps = self.bitmaps
-        match question:
-            case IsNull():
-                return answers.of_rows(true=bitmaps.null_rows(among=among))
-            case Comparison(operator="not_equal"):
-                equal = self._answer(Comparison(question.column, "equal", question.value), among, tells_null=True)
-                return None if equal is None else answers.not_(equal)
-            case _:
-                pass
-        numbers = self._keys_of(question)
-        if numbers is None:
+        if isinstance(question, Comparison) and question.operator == "not_equal":
+            equal = self._answer(Comparison(question.column, "equal", question.value), among, tells_null=True)
+            return None if equal is None else answers.not_(equal)
+        sets = self._sets(question)
+        if sets is None:
             return None
-        rows = bitmaps.rows_of_any(numbers, among=among)
-        null = bitmaps.null_rows(among=among) if tells_null else _NO_ROWS
-        elsewhere = FALSE if tells_null or not bitmaps.num_nulls else FALSE | NULL
+        sets = sets if among is None else sets.within(among)
         if isinstance(question, Prefix) and not question.is_exact:
-            return answers.of_rows(undecided=rows, null=null, elsewhere=elsewhere)
-        return answers.of_rows(true=rows, null=null, elsewhere=elsewhere)
+            null = rows_of_treemap(sets.null) if tells_null else _NO_ROWS
+            elsewhere = FALSE if tells_null or not sets.null else FALSE | NULL
+            return answers.of_rows(undecided=rows_of_treemap(sets.true), null=null, elsewhere=elsewhere)
+        return sets.answer(tells_null=tells_null)
+
+    def sets(self, question: Question) -> RowSets | None:
+        """Return the rows for which a question is true or null."""
+        from lance_core.sql.pruning import Prefix  # noqa: PLC0415 as above
+
+        return None if isinstance(question, Prefix) and not question.is_exact else self._sets(question)
+
+    def _sets(self, question: Question) -> RowSets | None:
+        """As `sets`; of a prefix that is not exact the rows that may match."""
+        from lance_core.sql.pruning import IsNull  # noqa: PLC0415 as above
+
+        null = self.bitmaps.null_rows()
+        if isinstance(question, IsNull):
+            return RowSets(null)
+        numbers = self._keys_of(question)
+        return None if numbers is None else RowSets(self.bitmaps.rows_of_any(numbers), null)
 
     @property
     def num_entries(self) -> int:
@@ -286,7 +298,7 @@ class LabelListSegment(_KeySegment):
             case IsNull():
                 return None if null is None else answers.of_rows(true=null)
             case HasItems():
-                rows = self._rows_with(question, None if sample is None else bitmaps_of(sample))
+                rows = self._rows_with(question, None if sample is None else row_set_of(sample))
             case _:
                 return None
         if rows is None:
@@ -295,7 +307,7 @@ class LabelListSegment(_KeySegment):
             return answers.of_rows(true=rows, elsewhere=FALSE | NULL)
         return answers.of_rows(true=rows, null=null)
 
-    def _rows_with(self, question: HasItems, among: RowSets | None) -> Int64s | None:
+    def _rows_with(self, question: HasItems, among: BitMap64 | None) -> Int64s | None:
         items = fitting(question.items, self.bitmaps.kind)
         if items is None:
             return None
@@ -304,11 +316,14 @@ class LabelListSegment(_KeySegment):
         is_there = starts < ends
         if question.needs_all and not is_there.all():
             return _NO_ROWS
-        sets = self.bitmaps.rows(np.sort(starts[is_there]), among=among)
-        if not sets:
+        numbers = np.sort(starts[is_there])
+        if not len(numbers):
             return _NO_ROWS
-        rows, counts = np.unique(np.concatenate(sets), return_counts=True)
-        return rows[counts == len(sets)] if question.needs_all else rows
+        if question.needs_all:
+            rows = BitMap64.intersection(*self.bitmaps.sets(numbers))
+        else:
+            rows = self.bitmaps.rows_of_any(numbers)
+        return rows_of_treemap(rows if among is None else rows & among)
 
 
 class BitmapKind:
@@ -365,7 +380,7 @@ class LabelListKind:
         """Read the items of a segment, and the rows of null lists."""
         reader, path = files.open(FILE_NAME), files.path(FILE_NAME)
         number = metadata_number(reader, NULL_LISTS_KEY)
-        nulls = None if number is None else decode_row_set(reader.global_buffer(number), path=path)
+        nulls = None if number is None else rows_of_treemap(decode_row_set(reader.global_buffer(number), path=path))
         kind = item_type(column.type)
         assert kind is not None  # noqa: S101 for the type checker: the kind takes the column
         return LabelListSegment(Bitmaps(reader, kind, path), nulls)

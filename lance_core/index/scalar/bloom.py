@@ -29,7 +29,7 @@ from lance_core.format.index.bloom_filter import (
     hash_values,
     may_contain,
 )
-from lance_core.format.index.row_sets import decode_row_set
+from lance_core.format.index.row_sets import decode_row_set, rows_of_treemap
 from lance_core.index import answer as answers
 from lance_core.index.answer import ADDRESS_SHIFT
 from lance_core.index.files import check_columns, metadata_number, read_columns
@@ -208,7 +208,7 @@ class BloomFilterKind:
         names = ["fragment_id", "zone_start", "zone_length", "has_null"]
         columns = read_columns(reader, names, 0, reader.num_rows)
         number = metadata_number(reader, NULL_BITMAP_KEY)
-        nulls = None if number is None else decode_row_set(reader.global_buffer(number), path=path)
+        nulls = None if number is None else rows_of_treemap(decode_row_set(reader.global_buffer(number), path=path))
         return BloomFilterSegment(reader, path, column, _checked(columns, path), nulls)
 
     def build(

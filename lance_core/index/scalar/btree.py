@@ -29,16 +29,21 @@ from lance_core.format.index.btree import (
     lookup_schema,
     page_schema,
 )
+from lance_core.format.index.row_sets import row_set_of
 from lance_core.index import answer as answers
 from lance_core.index.external_sort import DEFAULT_MEMORY, MEMORY_OPTION
 from lance_core.index.files import check_columns, metadata_number, read_columns
 from lance_core.index.protocol import RowCounts, UnreadSegment
+from lance_core.index.row_sets import NO_ROWS, RowSets
 from lance_core.index.scalar.btree_pages import PageCache, row_numbers
 from lance_core.index.scalar.ranges import question_ranges
 from lance_core.sql.ternary import FALSE, NULL
+from lance_core.table.once import once
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from pyroaring import BitMap64
 
     from lance_core.file.read.reader import DataFileReader
     from lance_core.index.answer import RowAnswer
@@ -151,27 +156,44 @@ class BTreeSegment:
         """Look up the rows for which a question is true."""
         from lance_core.sql.pruning import Comparison, IsNull, Prefix  # noqa: PLC0415 as above
 
-        match question:
-            case IsNull():
-                return answers.of_rows(true=self._ids(0, self._num_nulls)) if self._is_worth(self._num_nulls) else None
-            case Comparison(operator="not_equal"):
-                equal = self.answer(Comparison(question.column, "equal", question.value), tells_null=tells_null)
-                return answers.not_(equal) if equal is not None and tells_null else None
-            case _:
-                pass
-        ranges = question_ranges(question, self._type, self._positions, first=self._num_nulls, end=self._num_rows)
-        if ranges is None:
-            return None
-        starts, ends = ranges
-        if not self._is_worth(int((ends - starts).sum())):
-            return None
-        ids = self._ids_of(starts, ends)
+        if isinstance(question, Comparison) and question.operator == "not_equal":
+            equal = self.answer(Comparison(question.column, "equal", question.value), tells_null=tells_null)
+            return answers.not_(equal) if equal is not None and tells_null else None
+        ids = self._rows(question)
+        if ids is None or isinstance(question, IsNull):
+            return None if ids is None else answers.of_rows(true=ids)
         knows_nulls = tells_null and self._is_worth(self._num_nulls)
         null = self._ids(0, self._num_nulls) if knows_nulls else _NO_ROWS
         elsewhere = FALSE if knows_nulls or not self._num_nulls else FALSE | NULL
         if isinstance(question, Prefix) and not question.is_exact:
             return answers.of_rows(undecided=ids, null=null, elsewhere=elsewhere)
         return answers.of_rows(true=ids, null=null, elsewhere=elsewhere)
+
+    def sets(self, question: Question) -> RowSets | None:
+        """Return the rows for which a question is true or null."""
+        from lance_core.sql.pruning import IsNull, Prefix  # noqa: PLC0415 as above
+
+        if isinstance(question, Prefix) and not question.is_exact:
+            return None
+        ids = self._rows(question) if self._is_worth(self._num_nulls) else None
+        if ids is None:
+            return None
+        return RowSets(row_set_of(ids), NO_ROWS if isinstance(question, IsNull) else self._null_set)
+
+    @once
+    def _null_set(self) -> BitMap64:
+        return row_set_of(self._ids(0, self._num_nulls))
+
+    def _rows(self, question: Question) -> Int64s | None:
+        """Return the rows for which a question other than for inequality may be true; None if a scan is cheaper."""
+        from lance_core.sql.pruning import IsNull  # noqa: PLC0415 as above
+
+        if isinstance(question, IsNull):
+            return self._ids(0, self._num_nulls) if self._is_worth(self._num_nulls) else None
+        ranges = question_ranges(question, self._type, self._positions, first=self._num_nulls, end=self._num_rows)
+        if ranges is None or not self._is_worth(int((ranges[1] - ranges[0]).sum())):
+            return None
+        return self._ids_of(*ranges)
 
     @property
     def num_entries(self) -> int:

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from lance_core.common.limits import check_limit
 from lance_core.errors import CorruptDataError, UnsupportedError
-from lance_core.format.index.row_sets import decode_row_set
+from lance_core.format.index.row_sets import decode_row_set, rows_of_treemap
 from lance_core.format.index.zone_map import (
     COLUMNS,
     DEFAULT_ROWS_PER_ZONE,
@@ -139,7 +139,8 @@ class ZoneMapKind:
         nulls_at = metadata_number(reader, NULL_BITMAP_KEY)
 
         def null_rows() -> Int64s | None:
-            return None if nulls_at is None else decode_row_set(reader.global_buffer(nulls_at), path=path)
+            data = None if nulls_at is None else reader.global_buffer(nulls_at)
+            return None if data is None else rows_of_treemap(decode_row_set(data, path=path))
 
         table = _checked(columns, path)
         return ZoneMapSegment(column, table, metadata_number(reader, ROWS_PER_ZONE_KEY), null_rows)

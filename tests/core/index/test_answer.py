@@ -9,11 +9,13 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyroaring import BitMap64
 
 from lance_core.errors import CorruptDataError, InvalidInputError
 from lance_core.index import answer as answers
 from lance_core.index.evaluate import count, evaluate, simplified, tells_null_from_false
 from lance_core.index.protocol import RowCounts
+from lance_core.index.row_sets import RowSets
 from lance_core.sql.pruning import And, Comparison, Constant, FillNull, IsNull, Not, Or, Range, Unknown
 from lance_core.sql.ternary import ANY, FALSE, NULL, TRUE, code_of
 
@@ -45,6 +47,15 @@ def values_of(code):
 def step_function(codes):
     """An answer with these codes for the first rows, and nothing known of any other."""
     return answers.of_ranges(ROWS, ROWS + 1, np.array(codes, np.uint8), elsewhere=ANY)
+
+
+def every_row():
+    return BitMap64(range(NUM_ROWS))
+
+
+def codes_of(known, *, tells_null=True):
+    """The codes of all rows, whether a step function or sets tell them."""
+    return (known.answer(tells_null=tells_null) if isinstance(known, RowSets) else known).at(ROWS)
 
 
 codes = st.lists(st.integers(1, ANY), min_size=NUM_ROWS, max_size=NUM_ROWS)
@@ -117,11 +128,32 @@ def truth_of(condition, values, unknown):
 def test_no_possible_answer_of_a_condition_is_lost(condition, data):
     """For all values that the codes of the columns allow, the answer is one that the evaluated codes allow."""
     known = {name: data.draw(codes) for name in "abc"}
-    found = evaluate(condition, lambda question: step_function(known[question.column])).at(ROWS)
+    found = codes_of(evaluate(condition, lambda question: step_function(known[question.column]), rows=every_row))
     for row in range(NUM_ROWS):
         for chosen in product(*(values_of(known[name][row]) for name in "abc"), VALUES):
             truth = truth_of(condition, dict(zip("abc", chosen[:3], strict=True)), chosen[3])
             assert code_of(truth) & found[row]
+
+
+@given(condition=TREES, data=st.data())
+@settings(max_examples=2000 if IS_DEEP else 70, deadline=None)
+def test_sets_of_rows_tell_what_step_functions_tell(condition, data):
+    """Whichever questions are answered by sets, and which by step functions, the codes are the same."""
+    exact = st.lists(st.sampled_from([TRUE, FALSE, NULL]), min_size=NUM_ROWS, max_size=NUM_ROWS)
+    known, with_sets = {name: data.draw(exact) for name in "abc"}, data.draw(st.sets(st.sampled_from("abc")))
+
+    def ask(question):
+        one = np.array(known[question.column])
+        if question.column not in with_sets:
+            return step_function(one)
+        return RowSets(*(BitMap64(np.flatnonzero(one == code).tolist()) for code in (TRUE, NULL)))
+
+    expected = codes_of(evaluate(condition, lambda question: step_function(known[question.column]), rows=every_row))
+    assert codes_of(evaluate(condition, ask, rows=every_row)).tolist() == expected.tolist()
+    blunt = codes_of(evaluate(condition, ask, rows=every_row, tells_null=False), tells_null=False)
+    if not tells_null_from_false(condition):
+        assert ((blunt & TRUE) == (expected & TRUE)).all()
+        assert ((blunt | expected) == blunt).all()
 
 
 @given(condition=TREES, data=st.data())
@@ -139,6 +171,7 @@ def test_false_and_null_are_one_where_nobody_tells_them_apart(condition, data):
             lambda question, source=source: answers.of_ranges(
                 rows, rows + 1, np.array(source[question.column], np.uint8), elsewhere=ANY
             ),
+            rows=every_row,
         ).at(rows)
         for source in (known, blurred)
     )
@@ -183,8 +216,8 @@ def test_simpler_conditions_are_true_and_null_for_the_same_rows(condition, value
         found = [compared(question, value) for value in values]
         return RowCounts(found.count(True), found.count(None))
 
-    expected = evaluate(condition, ask).at(rows)
-    assert evaluate(simplified(condition), ask).at(rows).tolist() == expected.tolist()
+    expected = evaluate(condition, ask, rows=every_row).at(rows)
+    assert evaluate(simplified(condition), ask, rows=every_row).at(rows).tolist() == expected.tolist()
     counts = count(simplified(condition), len(values), ask_counts)
     if counts is not None:
         assert (counts.true, counts.null) == ((expected == TRUE).sum(), (expected == NULL).sum())

@@ -6,7 +6,8 @@ import pyarrow as pa
 import pytest
 
 import lance_core
-from lance_core.format.index import row_sets
+from lance_core.index import row_sets
+from lance_core.store.local import LocalStore
 
 NUM_ROWS = 600
 ROWS = pa.table(
@@ -34,6 +35,17 @@ COUNTED = [
     "s = 'text 3'",
     "s LIKE 'text 2%'",
     "s NOT LIKE 'text 2%'",
+]
+COMBINED = [
+    "k = 7 AND s = 'text 3'",
+    "k < 30 AND NOT (s < 'text 2')",
+    "k IN (1, 2, 3) OR s IS NULL",
+    "NOT (k < 30 AND s LIKE 'text 1%')",
+    "(k < 30 OR s = 'text 7') IS NOT TRUE",
+    "k IS NULL AND s IS NOT NULL",
+    "k <> 7 AND (s <> 'text 3' OR k > 40)",
+    "k < 30 AND i % 2 = 0",
+    "k < 30 AND s LIKE '%2'",
 ]
 
 
@@ -102,22 +114,41 @@ CHANGES = {
 def test_counts_stay_those_of_a_scan(table, change):
     CHANGES[change](table)
     table.checkout_latest()
-    for condition in COUNTED:
+    for condition in [*COUNTED, *COMBINED]:
         assert table.count_rows(condition) == scanned(table, condition), condition
+        assert table.to_table(filter=condition).equals(table.to_table(filter=condition, use_scalar_index=False))
+
+
+@pytest.mark.parametrize("deleted", ["i % 3 = 0", "i < 250", "k = 7", "i >= 0"])
+def test_sets_of_an_index_tell_counts_of_rows_that_are_left(tmp_path, monkeypatch, kind, deleted):
+    """Without any data file, and with each deletion file read once."""
+    table = lance_core.write_dataset(ROWS, tmp_path / "t", max_rows_per_file=250)
+    for column in ("k", "s"):
+        table.create_scalar_index(column, kind)
+    table.delete(deleted)
+    table.checkout_latest()
+    conditions = [*COUNTED, *COMBINED[:7]]
+    counts = {condition: scanned(table, condition) for condition in conditions}
+    shutil.rmtree(tmp_path / "t" / "data")
+    fresh, read, get = lance_core.dataset(tmp_path / "t"), [], LocalStore.get
+    monkeypatch.setattr(LocalStore, "get", lambda self, path: read.append(path) or get(self, path))
+    assert {condition: fresh.count_rows(condition) for condition in conditions} == counts
+    deletions = [path for path in read if path.startswith("_deletions")]
+    assert len(deletions) == len(set(deletions)) == len(list((tmp_path / "t" / "_deletions").glob("*")))
 
 
 def test_sets_of_many_keys_are_joined_before_their_rows_are_told(tmp_path, monkeypatch):
     table = lance_core.write_dataset(ROWS, tmp_path / "t", max_rows_per_file=250)
     table.create_scalar_index("k", "BITMAP")
     told = []
-    numbers = row_sets._numbers
+    numbers = row_sets.rows_of_treemap
 
     def counted(rows):
         told.append(len(rows))
         return numbers(rows)
 
-    monkeypatch.setattr(row_sets, "_numbers", counted)
+    monkeypatch.setattr(row_sets, "rows_of_treemap", counted)
     for condition in ("k < 40", "k IN (1, 2, 3) AND i > 20", "NOT (k < 40 AND i > 20)"):
         told.clear()
         assert table.to_table(filter=condition).equals(table.to_table(filter=condition, use_scalar_index=False))
-        assert 0 < len(told) <= 6  # fragments, for matching rows and for null
+        assert 0 < len(told) <= 2  # for matching rows and for null
