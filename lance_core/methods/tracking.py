@@ -71,7 +71,8 @@ def take_rows(
     ids = row_numbers(row_ids, "row_ids").astype(np.uint64)
     plan = make_plan(dataset, columns)
     addresses, has_row = _index(dataset).addresses(ids)
-    return table_with_types(take_addresses(dataset.snapshot, dataset.files, addresses[has_row], plan))
+    fragments = dataset.snapshot.manifest.fragments
+    return table_with_types(take_addresses(dataset.files, fragments, addresses[has_row], plan))
 
 
 def _index(dataset: OpenDataset) -> RowIndex:

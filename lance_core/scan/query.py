@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,10 +12,9 @@ from lance_core.common.frozen import frozen, replace
 from lance_core.encoding.arrow_values import batch_of
 from lance_core.encoding.kernels import numbers_array, numbers_of
 from lance_core.errors import InvalidInputError, UnsupportedError
-from lance_core.format.table.fragment_list import FragmentList
 from lance_core.scan.blob_rows import blob_leaves
 from lance_core.scan.fragment_reader import FragmentReader
-from lance_core.scan.fragments import scan_fragments, take_offsets
+from lance_core.scan.fragments import scan_fragments
 from lance_core.scan.ordering import Sorter, check_sortable, sorted_rows
 from lance_core.scan.plan import (
     ROW_ADDRESS,
@@ -28,8 +26,8 @@ from lance_core.scan.plan import (
     with_stored_json,
 )
 from lance_core.scan.ranking import ranked_columns, ranked_schema
+from lance_core.scan.take import take_addresses
 from lance_core.sql.expression import Expression, make_expression
-from lance_core.table.read_ahead import each
 from lance_core.telemetry import Span, is_observed
 
 if TYPE_CHECKING:
@@ -331,7 +329,8 @@ def _ordered(files: OpenFiles, fragments: Sequence[Fragment], query: Query) -> I
         sorter.add(batch)
     rows = sorter.finish().slice(query.offset)
     if is_narrow and plan is not query.plan:
-        rows = _fetched(files, fragments, numbers_of(rows.column(ROW_ADDRESS).combine_chunks()), query.plan)
+        addresses = numbers_of(rows.column(ROW_ADDRESS).combine_chunks())
+        rows = take_addresses(files, fragments, addresses, replace(query.plan, predicate=None))
     yield from rows.combine_chunks().to_batches(max_chunksize=query.plan.batch_size)
 
 
@@ -342,7 +341,7 @@ def _ranked(
     plan, fetched = query.plan, query.fetched
     assert fetched is not None  # noqa: S101 for the type checker: queries with a ranking have one
     ranked = ranking.rank(files, fragments)
-    rows = _fetched(files, fragments, ranked.addresses, replace(fetched, row_starts=plan.row_starts))
+    rows = take_addresses(files, fragments, ranked.addresses, replace(fetched, row_starts=plan.row_starts))
     columns = {**dict(zip(rows.schema.names, rows.columns, strict=True)), **ranked.columns}
     rows = pa.table(columns)
     if plan.predicate is not None:
@@ -368,22 +367,6 @@ def _order_plan(query: Query) -> ScanPlan:
         tuple(field for field in projection.fields if field not in needed.fields), projection.metadata
     )
     return replace(query.plan, columns=names, projection=projection, rest=rest, schema=pa.schema(fields))
-
-
-def _fetched(files: OpenFiles, fragments: Sequence[Fragment], addresses: np.ndarray, plan: ScanPlan) -> pa.Table:
-    """Return rows by their addresses, in the order of these."""
-    unique, order = np.unique(addresses, return_inverse=True)
-    owners = (unique >> np.uint64(_OFFSET_BITS)).astype(np.int64)
-    offsets = (unique & np.uint64((1 << _OFFSET_BITS) - 1)).astype(np.int64)
-    ids = np.unique(owners).tolist()
-    chosen = fragments.select(ids) if isinstance(fragments, FragmentList) else fragments
-    by_id = {fragment.id: fragment for fragment in chosen}
-    plan = replace(plan, predicate=None)
-    works = (
-        partial(take_offsets, FragmentReader(files, by_id[owner]), plan, offsets[owners == owner]) for owner in ids
-    )
-    fetched = each(files.store, works)
-    return pa.Table.from_batches(fetched, schema=plan.schema).take(numbers_array(order))
 
 
 def _made(batch: pa.RecordBatch, query: Query) -> pa.RecordBatch:

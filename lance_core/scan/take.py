@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import numpy as np
@@ -12,6 +13,7 @@ import pyarrow as pa
 from lance_core.encoding.arrow_values import taken
 from lance_core.encoding.kernels import numbers_array
 from lance_core.errors import InvalidInputError
+from lance_core.format.table.fragment_list import FragmentList
 from lance_core.scan.fragment_reader import FragmentReader, readers_of
 from lance_core.scan.fragments import taking_offsets
 from lance_core.scan.take_together import is_full, is_small, pays_together, take_together
@@ -20,6 +22,7 @@ from lance_core.table.read_ahead import in_turn
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from lance_core.format.table.fragment import Fragment
     from lance_core.scan.fragment_reader import FragmentReaders
     from lance_core.scan.open_files import OpenFiles
     from lance_core.scan.plan import ScanPlan
@@ -33,13 +36,15 @@ _Part: TypeAlias = "tuple[FragmentReader, npt.NDArray[np.int64]]"
 """Offsets of rows of a fragment."""
 
 
-def take_addresses(snapshot: Snapshot, files: OpenFiles, addresses: npt.NDArray[np.uint64], plan: ScanPlan) -> pa.Table:
-    """Read live rows by their row addresses.
+def take_addresses(
+    files: OpenFiles, fragments: Sequence[Fragment], addresses: npt.NDArray[np.uint64], plan: ScanPlan
+) -> pa.Table:
+    """Read rows by their row addresses.
 
     Args:
-        snapshot: Version to read.
         files: The dataset's open files.
-        addresses: Addresses of live rows of this version; any order, repeats allowed. Shape (n,).
+        fragments: Fragments that hold the rows, and perhaps others.
+        addresses: Addresses of rows; any order, repeats allowed. Shape (n,).
         plan: Columns to read (no filter).
 
     Returns:
@@ -48,9 +53,19 @@ def take_addresses(snapshot: Snapshot, files: OpenFiles, addresses: npt.NDArray[
     unique, order = _ascending(addresses)
     owners = (unique >> np.uint64(32)).astype(np.int64)
     offsets = (unique & np.uint64((1 << 32) - 1)).astype(np.int64)
-    fragments = snapshot.manifest.fragments.select(np.unique(owners).tolist())
-    parts = ((FragmentReader(files, fragment), offsets[owners == fragment.id]) for fragment in fragments)
+    bounds = [0, *(np.flatnonzero(owners[1:] != owners[:-1]) + 1).tolist(), len(owners)]
+    readers = _readers_by_id(files, fragments)
+    parts = ((readers(int(owners[low])), offsets[low:high]) for low, high in pairwise(bounds) if low < high)
     return _in_order(_batches(files, parts, plan), order, plan)
+
+
+def _readers_by_id(files: OpenFiles, fragments: Sequence[Fragment]) -> Callable[[int], FragmentReader]:
+    """Return a function that opens a fragment by its id; readers of the fragments of a table are kept."""
+    if isinstance(fragments, FragmentList):
+        readers, ids = readers_of(files, fragments), fragments.ids
+        return lambda fragment_id: readers[int(np.flatnonzero(ids == fragment_id)[0])]
+    by_id = {fragment.id: fragment for fragment in fragments}
+    return lambda fragment_id: FragmentReader(files, by_id[fragment_id])
 
 
 def _ascending(numbers: npt.NDArray[_Number]) -> tuple[npt.NDArray[_Number], npt.NDArray[np.int64] | None]:
