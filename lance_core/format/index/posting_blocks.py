@@ -103,6 +103,8 @@ def varints(data: UInt8s, *, path: str) -> UInt32s:
         CorruptDataError: The last one is cut, or one is too long.
     """
     is_last = data < 128
+    if is_last.all():
+        return data.astype(np.uint32)
     ends = np.flatnonzero(is_last)
     if len(data) and not is_last[-1]:
         raise CorruptDataError("a posting of an index ends inside of a number", path=path)
@@ -280,17 +282,108 @@ def decode_positions(data: UInt8s, starts: Int64s, frequencies: UInt32s, counts:
     targets = np.cumsum(sizes) - sizes
     behind = _decode_groups(data, starts, sizes, (_windows(deltas, BLOCK), targets), path=path)
     rest = sizes % BLOCK
-    lengths = starts[1:] - behind
-    tails = _spans(data, behind, lengths)
-    short = varints(tails, path=path)
-    ends = np.cumsum(lengths)
-    if (np.diff(np.append(0, np.cumsum(tails < 128))[np.append(0, ends)]) != rest).any():
-        raise CorruptDataError("the positions of a word have another length than its frequencies", path=path)
+    short = _decode_short(data, behind, starts[1:], rest, path=path)
     firsts = np.cumsum(rest) - rest
     deltas[np.repeat(targets + sizes - rest - firsts, rest) + np.arange(len(short))] = short
     totals = np.concatenate([[0], np.cumsum(deltas)])
     before = totals[running_sums[:-1]]
     return totals[1:] - np.repeat(before, frequencies)
+
+
+def decode_positions_of(data: UInt8s, starts: Int64s, frequencies: UInt32s, chosen: Int64s, *, path: str) -> Int64s:
+    """Decode positions of a word in some of its documents.
+
+    Args:
+        data: Positions of the word.
+        starts: Shape (blocks + 1,), where those of each block begin, ascending, and the end.
+        frequencies: How often each of its documents has the word.
+        chosen: Shape (n,), numbers of documents among these, ascending, without repeats.
+        path: The file, for errors.
+
+    Returns:
+        Positions, document after document.
+
+    Raises:
+        CorruptDataError: They are damaged, or of fewer documents.
+    """
+    if not len(chosen):
+        return np.empty(0, np.int64)
+    of_each = chosen // BLOCK
+    if of_each[-1] >= len(starts) - 1:
+        raise CorruptDataError("a full-text index has positions of other documents", path=path)
+    is_new = np.diff(of_each, prepend=-1) != 0
+    blocks, block_of = of_each[is_new], np.cumsum(is_new) - 1
+    documents = blocks[:, None] * BLOCK + np.arange(BLOCK)
+    counts = np.where(documents < len(frequencies), frequencies.take(documents, mode="clip"), 0)
+    behind_each = np.cumsum(counts, axis=1, dtype=np.int64)
+    # Slots are numbers of positions among those of their block: a document has as many as its frequency.
+    wanted = frequencies[chosen].astype(np.int64)
+    bounds = np.append(0, np.cumsum(wanted))
+    slots = np.repeat(behind_each[block_of, chosen % BLOCK] - bounds[1:], wanted) + np.arange(bounds[-1])
+    deltas = _pick_deltas(data, starts, blocks, behind_each[:, -1], (np.repeat(block_of, wanted), slots), path=path)
+    totals = np.append(0, np.cumsum(deltas))
+    return totals[1:] - np.repeat(totals[bounds[:-1]], wanted)
+
+
+def _pick_deltas(
+    data: UInt8s, starts: Int64s, blocks: Int64s, sizes: Int64s, wanted: tuple[Int64s, Int64s], *, path: str
+) -> Int64s:
+    """Decode some numbers of blocks of positions.
+
+    Args:
+        data: All blocks.
+        starts: Shape (blocks + 1,), where each begins, and the end.
+        blocks: Blocks that are looked at.
+        sizes: Positions of each of these.
+        wanted: For each number, which of these blocks has it, and its slot there.
+        path: The file, for errors.
+    """
+    owners, slots = wanted
+    behind, ends, groups = starts[blocks], starts[blocks + 1], sizes // BLOCK
+    before = np.cumsum(groups) - groups
+    group_at, group_bits = np.empty(int(groups.sum()), np.int64), np.empty(int(groups.sum()), np.int64)
+    for group in range(int(groups.max(initial=0))):
+        here = np.flatnonzero(groups > group)
+        numbers = before[here] + group
+        group_at[numbers] = behind[here]
+        group_bits[numbers], behind[here] = _group_bounds(data, behind[here], ends[here], path=path)
+    short = _decode_short(data, behind, ends, sizes % BLOCK, path=path)
+    is_packed = slots < (groups * BLOCK)[owners]
+    deltas = np.empty(len(slots), np.int64)
+    group, slot = np.divmod(slots[is_packed], BLOCK)
+    group += before[owners[is_packed]]
+    deltas[is_packed] = _pick_packed(data, group_at[group] + 1, group_bits[group], slot)
+    rest = sizes % BLOCK
+    shift = np.cumsum(rest) - rest - groups * BLOCK
+    deltas[~is_packed] = short[(slots + shift[owners])[~is_packed]]
+    return deltas
+
+
+def _pick_packed(data: UInt8s, at: Int64s, bits: Int64s, slots: Int64s) -> Int64s:
+    """Decode one number of each of some packed groups of 128; groups of no bits have no bytes."""
+    numbers = np.zeros(len(slots), np.int64)
+    filled = np.flatnonzero(bits)
+    at, bits, slots = at[filled], bits[filled], slots[filled]
+    word, shift = np.divmod(slots // _LANES * bits, _WORD_BITS)
+    low_at = at + (word * _LANES + slots % _LANES) * 4
+    high_at = low_at + np.where(
+        shift + bits > _WORD_BITS, 4 * _LANES, 0
+    )  # a number may reach into its lane's next word
+    at_each = _windows(data, 4)
+    low, high = (at_each[offsets].view("<u4").reshape(-1).astype(np.uint64) for offsets in (low_at, high_at))
+    values = (high << np.uint64(_WORD_BITS) | low) >> shift.astype(np.uint64)
+    numbers[filled] = values & (np.uint64(1) << bits.astype(np.uint64)) - np.uint64(1)
+    return numbers
+
+
+def _decode_short(data: UInt8s, begins: Int64s, ends: Int64s, counts: Int64s, *, path: str) -> UInt32s:
+    """Decode the positions of blocks that do not fill a group; counts are those of each block."""
+    lengths = ends - begins
+    tails = _spans(data, begins, lengths)
+    bounds = np.append(0, np.cumsum(lengths))
+    if (np.diff(np.append(0, np.cumsum(tails < 128))[bounds]) != counts).any():
+        raise CorruptDataError("the positions of a word have another length than its frequencies", path=path)
+    return varints(tails, path=path)
 
 
 def _decode_groups(data: UInt8s, starts: Int64s, sizes: Int64s, target: tuple[Int64s, Int64s], *, path: str) -> Int64s:

@@ -11,10 +11,9 @@ import numpy.typing as npt
 
 from lance_core.common.frozen import frozen
 from lance_core.common.limits import check_limit
-from lance_core.encoding.kernels import distinct
 from lance_core.errors import CorruptDataError
 from lance_core.format.index.inverted_index import DOCS_SCHEMA, POSITIONS_SCHEMA, TOKENS_SCHEMA, file_names
-from lance_core.format.index.posting_blocks import BLOCK, decode_positions, decode_postings
+from lance_core.format.index.posting_blocks import BLOCK, decode_positions, decode_positions_of, decode_postings
 from lance_core.index.files import check_columns, read_columns
 from lance_core.index.text.inverted_words import ColumnWords, TransducerWords
 from lance_core.index.text.score import DocumentNorms, WordPostings
@@ -197,7 +196,7 @@ class Partition:
         Args:
             number: Number of the word.
             frequencies: How often each of its documents has it.
-            chosen: Places of documents among these, ascending.
+            chosen: Places of documents among these, ascending, without repeats.
 
         Returns:
             For each position, the place of its document in ``chosen``; and the positions.
@@ -206,23 +205,9 @@ class Partition:
             CorruptDataError: They are damaged.
         """
         data, starts = self._position_blocks(number)
-        if len(chosen) and len(starts) <= chosen[-1] // BLOCK + 1:
-            path = self._files.path(self._postings_file)
-            raise CorruptDataError("a full-text index has positions of other documents", path=path)
-        blocks = distinct(chosen // BLOCK)
-        pieces = [data[starts[block] : starts[block + 1]] for block in blocks.tolist()]
-        bounds = np.concatenate([[0], np.cumsum([len(piece) for piece in pieces])]).astype(np.int64)
-        slots = (blocks[:, None] * BLOCK + np.arange(BLOCK)).reshape(-1)
-        slots = slots[slots < len(frequencies)]
-        counts = np.minimum(len(frequencies) - blocks * BLOCK, BLOCK)
-        owners = np.full(len(slots), -1, np.int64)
-        owners[np.searchsorted(slots, chosen)] = np.arange(len(chosen))
-        frequencies = frequencies[slots]
-        joined = np.concatenate(pieces) if pieces else np.empty(0, np.uint8)
-        result = decode_positions(joined, bounds, frequencies, counts, path=self._files.path(self._postings_file))
-        owners = np.repeat(owners, frequencies)
-        wanted = owners >= 0
-        return owners[wanted], result[wanted]
+        path = self._files.path(self._postings_file)
+        positions = decode_positions_of(data, starts, frequencies, chosen, path=path)
+        return np.repeat(np.arange(len(chosen)), frequencies[chosen]), positions
 
     def _position_blocks(self, number: int) -> tuple[npt.NDArray[np.uint8], Int64s]:
         cached = self._cached.positions.get((self._number, number))
@@ -237,8 +222,11 @@ class Partition:
             raise CorruptDataError("a full-text index has no positions", path=self._files.path(self._postings_file))
         data, offsets = self._take(columns, [number])
         content = np.frombuffer(data[0].as_buffer(), np.uint8)
-        starts = offsets[0].values.to_numpy(zero_copy_only=False).astype(np.int64)
-        return content, np.append(starts, len(content))
+        starts = np.append(offsets[0].values.to_numpy(zero_copy_only=False).astype(np.int64), len(content))
+        if starts[0] < 0 or (starts[1:] < starts[:-1]).any():
+            path = self._files.path(self._postings_file)
+            raise CorruptDataError("blocks of positions of a full-text index are not in order", path=path)
+        return content, starts
 
     def all_postings(self, *, with_position: bool) -> Iterator[tuple[Int64s, Postings, Int64s | None]]:
         """Read all postings, in the order of the words' numbers: the numbers, postings, and positions."""

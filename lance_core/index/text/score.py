@@ -158,18 +158,18 @@ def scored(
         return _NO_DOCUMENTS
     tokens = [word for group in groups for word in group]
     if wanted.needs_all and len(tokens) > 1:
-        documents = _with_all([[postings[word].documents for word in group] for group in groups], len(norms))
-        scores = _scores_of(documents, tokens, postings, norms, weights)
+        documents, slots = _with_all(groups, postings, len(norms))
+        scores = _scores_of(documents, tokens, postings, norms, weights, slots=slots)
         if wanted.slop is None:
             return documents, scores
-        slots = _best_first(scores, count, lambda slots: _is_phrase(wanted, groups, postings, documents[slots]))
-        return documents[slots], scores[slots]
+        matches = _best_first(scores, count, lambda chosen: _is_phrase(wanted, groups, postings, slots, chosen))
+        return documents[matches], scores[matches]
     lists = [postings[word].documents for word in tokens]
     if len(lists) == 1:
         return lists[0], np.float32(weights[tokens[0]]) * postings[tokens[0]].impacts(norms)
     if sum(map(len, lists)) * _DENSE_FACTOR < len(norms):
         documents = np.unique(np.concatenate([*lists, _NO_DOCUMENTS[0]]))
-        return documents, _scores_of(documents, tokens, postings, norms, weights)
+        return documents, _scores_of(documents, tokens, postings, norms, weights, slots={})
     totals = np.zeros(len(norms), np.float32)
     for word, documents in zip(tokens, lists, strict=True):
         totals[documents] += np.float32(weights[word]) * postings[word].impacts(norms)
@@ -193,13 +193,18 @@ def _scores_of(
     postings: Mapping[str, WordPostings],
     norms: DocumentNorms,
     weights: Mapping[str, float],
+    *,
+    slots: Mapping[str, Int64s],
 ) -> Float32s:
-    """Return the scores of some documents, ascending, by binary searches."""
+    """Return the scores of some documents, ascending; slots as of `_with_all`, for as many words as are known."""
     totals = np.zeros(len(documents), np.float32)
     for word in tokens:
-        others = postings[word].documents
-        here, there = _common(documents, others, len(norms))
-        totals[here] += np.float32(weights[word]) * postings[word].impacts(norms)[there]
+        weight, impacts = np.float32(weights[word]), postings[word].impacts(norms)
+        if word in slots:
+            totals += weight * impacts[slots[word]]
+        else:
+            here, there = _common(documents, postings[word].documents, len(norms))
+            totals[here] += weight * impacts[there]
     return totals
 
 
@@ -221,14 +226,29 @@ def _flags(documents: Int64s, num_documents: int) -> Bools:
     return flags
 
 
-def _with_all(groups: list[list[Int64s]], num_documents: int) -> Int64s:
-    """Return the documents, ascending, that are in a list of each group."""
-    groups.sort(key=lambda group: sum(map(len, group)))
-    first, *others = groups
-    documents = first[0] if len(first) == 1 else reduce(np.union1d, first)
-    for group in others:
-        documents = documents[_is_in_any(documents, group, num_documents)]
-    return documents
+def _with_all(
+    groups: Sequence[Sequence[str]], postings: Mapping[str, WordPostings], num_documents: int
+) -> tuple[Int64s, dict[str, Int64s]]:
+    """Return the documents that have a word of each group, ascending.
+
+    Returns:
+        The documents; and for each word that is alone in its group, the place of each document in its postings.
+    """
+    by_size = sorted(groups, key=lambda group: sum([len(postings[word].documents) for word in group]))
+    lists = [[postings[word].documents for word in group] for group in by_size]
+    documents, slots = reduce(np.union1d, lists[0]), dict[str, Int64s]()
+    if len(by_size[0]) == 1:
+        slots[by_size[0][0]] = np.arange(len(documents))
+    for group, others in zip(by_size[1:], lists[1:], strict=True):
+        if len(group) == 1:
+            here, there = _common(documents, others[0], num_documents)
+        else:
+            here = np.flatnonzero(_is_in_any(documents, others, num_documents))
+        documents = documents[here]
+        slots = {word: of_word[here] for word, of_word in slots.items()}
+        if len(group) == 1:
+            slots[group[0]] = there
+    return documents, slots
 
 
 def _is_in_any(documents: Int64s, lists: Sequence[Int64s], num_documents: int) -> Bools:
@@ -259,25 +279,28 @@ def _best_first(scores: Float32s, count: int | None, is_match: Callable[[Int64s]
 
 
 def _is_phrase(
-    wanted: Wanted, groups: Sequence[Sequence[str]], postings: Mapping[str, WordPostings], documents: Int64s
+    wanted: Wanted,
+    groups: Sequence[Sequence[str]],
+    postings: Mapping[str, WordPostings],
+    slots: Mapping[str, Int64s],
+    chosen: Int64s,
 ) -> Bools:
-    """Return for documents that have all words whether they have them one after the other.
+    """Return for some of the documents that have all words whether they have them one after the other.
 
     A place is one number, document and position. Places of a word are kept if a kept place of the word before is so far
     before them as in the query, or up to ``slop`` farther: so what is left of the last word ends a phrase.
     """
     assert wanted.slop is not None  # noqa: S101 for the type checker: callers have one
     selected: Int64s | None = None
-    for number, group in enumerate(groups):
-        result = postings[group[0]]
-        owners, positions = result.positions(np.searchsorted(result.documents, documents))
-        slots = (owners << _DOCUMENT_SHIFT) + _POSITION_BASE + positions
+    for number, (word,) in enumerate(groups):
+        owners, positions = postings[word].positions(slots[word][chosen])
+        starts = (owners << _DOCUMENT_SHIFT) + _POSITION_BASE + positions
         if selected is not None:
             gap = wanted.offsets[number] - wanted.offsets[number - 1]
-            first = np.searchsorted(selected, slots - gap - wanted.slop, side="left")
-            slots = slots[first < np.searchsorted(selected, slots - gap, side="right")]
-        selected = slots
-    matches = np.zeros(len(documents), np.bool_)
+            first = np.searchsorted(selected, starts - gap - wanted.slop, side="left")
+            starts = starts[first < np.searchsorted(selected, starts - gap, side="right")]
+        selected = starts
+    matches = np.zeros(len(chosen), np.bool_)
     if selected is not None:
         matches[selected >> _DOCUMENT_SHIFT] = True
     return matches

@@ -15,6 +15,7 @@ from lance_core.format.index.fst import Fst
 from lance_core.format.index.inverted_index import LANGUAGES, TextOptions
 from lance_core.format.index.posting_blocks import (
     decode_positions,
+    decode_positions_of,
     decode_postings,
     encode_positions,
     encode_postings,
@@ -94,6 +95,25 @@ def test_postings_and_positions_come_back(lengths, seed):
     positions = np.concatenate([np.cumsum(rng.integers(1, 99, count)) for count in frequencies.tolist()])
     blocks = encode_positions(positions, frequencies, sizes)
     assert (decode_positions(*joined(blocks), frequencies, sizes, path="x") == positions).all()
+
+
+@given(
+    frequencies=st.lists(st.integers(1, 4) | st.just(200), min_size=1, max_size=400),
+    most=st.sampled_from([1, 2, 60, 1 << 20, 1 << 32]),
+    seed=st.integers(0, 99),
+    share=st.sampled_from([0, 0.02, 0.5, 1]),
+)
+@settings(max_examples=40, deadline=None)
+def test_positions_of_some_documents_are_those_among_all(frequencies, most, seed, share):
+    rng = np.random.default_rng(seed)
+    counts = np.array(frequencies, np.uint32)
+    positions = np.concatenate([np.cumsum(rng.integers(most >> 1, most, count)) for count in frequencies]) >> 8
+    sizes = np.array([min(128, len(counts) - first) for first in range(0, len(counts), 128)], np.int64)
+    chosen = np.flatnonzero(rng.random(len(counts)) < share)
+    data, starts = joined(encode_positions(positions, counts, sizes))
+    result = decode_positions_of(data, starts, counts, chosen, path="x")
+    of_each = np.split(positions, np.cumsum(counts)[:-1])
+    assert result.tolist() == np.concatenate([[], *(of_each[number] for number in chosen)]).tolist()
 
 
 def outcomes_of_damage(data, decode, num_items):
@@ -190,16 +210,16 @@ def test_positions_are_decoded_of_documents_that_may_be_among_the_first(tmp_path
     texts = ["a b " + "c " * (number % 1000) for number in range(20_000)]
     table = lance_core.write_dataset(pa.table({"t": texts}), tmp_path / "t")
     table.create_scalar_index("t", "INVERTED", with_position=True, remove_stop_words=False)
-    decode, decoded = inverted_partition.decode_positions, []
+    decode, decoded = inverted_partition.decode_positions_of, []
     monkeypatch.setattr(
         inverted_partition,
-        "decode_positions",
-        lambda *given, **path: decoded.append(given[3]) or decode(*given, **path),
+        "decode_positions_of",
+        lambda *given, **path: decoded.append(len(given[3])) or decode(*given, **path),
     )
-    for limit, most in ((5, 100 * 128), (None, 20_000)):
+    for limit, most in ((5, 256), (None, 20_000)):
         found = table.to_table(columns=[], full_text_query=PhraseQuery("a b", "t"), limit=limit)
         assert found.num_rows == (limit or 20_000)
-        assert [sum(blocks) <= most for blocks in decoded] == [True, True]  # once for each word
+        assert decoded == [most, most]  # once for each word
         decoded.clear()
 
 
@@ -212,8 +232,19 @@ def test_damaged_positions_are_errors_and_never_of_other_documents():
         data, lambda damaged: decode_positions(damaged, ends, frequencies, counts, path="x"), len(positions)
     )
     assert outcomes == {"error", "read"}
+    chosen = np.arange(0, 300, 3)
+    outcomes = outcomes_of_damage(
+        data,
+        lambda damaged: decode_positions_of(damaged, ends, frequencies, chosen, path="x"),
+        frequencies[chosen].sum(),
+    )
+    assert outcomes == {"error", "read"}
     with pytest.raises(CorruptDataError, match="another length"):
         decode_positions(data, ends, frequencies[::-1].copy(), counts, path="x")
+    with pytest.raises(CorruptDataError, match="another length"):
+        decode_positions_of(data, ends, frequencies[::-1].copy(), chosen, path="x")
+    with pytest.raises(CorruptDataError, match="other documents"):
+        decode_positions_of(data, ends[:-1], frequencies, chosen, path="x")
 
 
 def test_the_first_searches_read_only_the_rows_that_they_return(tmp_path, monkeypatch):
