@@ -8,7 +8,6 @@ Source: field ``fragments`` of message ``Manifest`` of package ``lance.table``.
 
 from __future__ import annotations
 
-from functools import reduce
 from operator import lt
 from typing import TYPE_CHECKING
 
@@ -472,5 +471,12 @@ def with_ids(fragments: Sequence[Fragment], ids: Collection[int]) -> list[Fragme
 
 
 def without_ids(fragments: Sequence[Fragment], covered: Iterable[npt.NDArray[np.int64]]) -> list[Fragment]:
-    """Return those of some fragments whose ids are in none of some arrays, in their order; no others are decoded."""
-    return with_ids(fragments, reduce(np.setdiff1d, covered, ids_of(fragments)).tolist())
+    """Return those of some fragments whose ids are in none of some ascending arrays, in their order.
+
+    No others are decoded.
+    """
+    ids = ids_of(fragments)
+    for covered_ids in covered:
+        if len(covered_ids):  # `np.isin` takes four times as long for few fragments
+            ids = ids[covered_ids.take(np.searchsorted(covered_ids, ids), mode="clip") != ids]
+    return with_ids(fragments, ids.tolist())

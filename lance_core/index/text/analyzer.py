@@ -78,11 +78,12 @@ class Analyzer:
 
     def tokens(self, text: str) -> list[tuple[str, int]]:
         """Return the words of a text and their places."""
-        result = self.batch(pa.array([text], pa.large_string()))
-        return [
-            (result.terms[code], position)
-            for code, position in zip(result.codes.tolist(), result.positions.tolist(), strict=True)
-        ]
+        data = text.encode()
+        bounds = np.array([0, len(data)], np.int64)
+        cut = self._cut(np.frombuffer(data, np.uint8), bounds, np.zeros(1, np.int64))
+        spans = zip(cut.starts.tolist(), cut.ends.tolist(), cut.positions.tolist(), strict=True)
+        terms = [(self._term(data[start:end]), position) for start, end, position in spans]
+        return [(term, position) for term, position in terms if term is not None]
 
     def prefix_length(self, token: str) -> int:
         """Return the number of characters before the word in a token of a query."""
@@ -97,11 +98,10 @@ class Analyzer:
 
     def batch(self, texts: pa.Array) -> Tokens:
         """Return the words of texts; null has none."""
-        if self.options.base_tokenizer == "raw":
+        numbers = np.arange(len(texts))
+        if self.options.base_tokenizer == "raw":  # an empty text is a word, null is none
             texts, numbers = texts.drop_null(), np.flatnonzero(np.asarray(texts.is_valid()))
-            cut = _whole(*_buffers(texts), numbers)
-        else:
-            cut = self._cut(*_buffers(texts))
+        cut = self._cut(*_buffers(texts), numbers)
         encoded = _spans(cut).dictionary_encode()
         becomes = self._terms_of(encoded.dictionary.to_pylist())
         terms = [term for term in dict.fromkeys(becomes) if term is not None]
@@ -135,7 +135,9 @@ class Analyzer:
             return None
         return fold(term) if options.ascii_folding else term
 
-    def _cut(self, data: UInt8s, bounds: Int64s) -> _Cut:
+    def _cut(self, data: UInt8s, bounds: Int64s, numbers: Int64s) -> _Cut:
+        if self.options.base_tokenizer == "raw":
+            return _whole(data, bounds, numbers)
         if self.options.base_tokenizer == "ngram":
             return self._ngrams(data, bounds)
         return _runs(data, bounds, alphanumeric() if self.options.base_tokenizer == "simple" else not_space())

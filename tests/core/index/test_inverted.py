@@ -167,6 +167,18 @@ def test_words_that_are_left_out_leave_gaps():
     assert analyzer.tokens("The quick foxes, of Málaga!") == [("quick", 1), ("fox", 2), ("malaga", 4)]
 
 
+@given(
+    text=st.text("aéB1 -_\n的", max_size=12) | st.sampled_from(["The quick foxes, of Málaga!", "running the runner"]),
+    tokenizer=st.sampled_from(["simple", "whitespace", "raw", "ngram"]),
+    length=st.sampled_from([None, 4]),
+)
+def test_words_of_a_query_are_those_of_a_document(text, tokenizer, length):
+    analyzer = Analyzer(TextOptions(base_tokenizer=tokenizer, max_token_length=length))
+    tokens = analyzer.batch(pa.array([text]))
+    expected = [tokens.terms[code] for code in tokens.codes.tolist()]
+    assert analyzer.tokens(text) == list(zip(expected, tokens.positions.tolist(), strict=True))
+
+
 def test_queries_say_what_is_wrong_with_them():
     with pytest.raises(InvalidInputError, match="at least one query that must or should match"):
         BooleanQuery([(Occur.MUST_NOT, MatchQuery("a", "t"))])
