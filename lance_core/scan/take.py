@@ -37,7 +37,7 @@ _Part: TypeAlias = "tuple[FragmentReader, npt.NDArray[np.int64]]"
 
 
 def take_addresses(
-    files: OpenFiles, fragments: Sequence[Fragment], addresses: npt.NDArray[np.uint64], plan: ScanPlan
+    files: OpenFiles, fragments: Sequence[Fragment] | FragmentList, addresses: npt.NDArray[np.uint64], plan: ScanPlan
 ) -> pa.Table:
     """Read rows by their row addresses.
 
@@ -59,7 +59,7 @@ def take_addresses(
     return _in_order(_batches(files, parts, plan), order, plan)
 
 
-def _readers_by_id(files: OpenFiles, fragments: Sequence[Fragment]) -> Callable[[int], FragmentReader]:
+def _readers_by_id(files: OpenFiles, fragments: Sequence[Fragment] | FragmentList) -> Callable[[int], FragmentReader]:
     """Return a function that opens a fragment by its id; readers of the fragments of a table are kept."""
     if isinstance(fragments, FragmentList):
         readers, ids = readers_of(files, fragments), fragments.ids

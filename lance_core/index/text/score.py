@@ -240,14 +240,13 @@ def _with_all(
     if len(by_size[0]) == 1:
         slots[by_size[0][0]] = np.arange(len(documents))
     for group, others in zip(by_size[1:], lists[1:], strict=True):
+        new = dict[str, Int64s]()
         if len(group) == 1:
-            here, there = _common(documents, others[0], num_documents)
+            here, new[group[0]] = _common(documents, others[0], num_documents)
         else:
             here = np.flatnonzero(_is_in_any(documents, others, num_documents))
         documents = documents[here]
-        slots = {word: of_word[here] for word, of_word in slots.items()}
-        if len(group) == 1:
-            slots[group[0]] = there
+        slots = {word: of_word[here] for word, of_word in slots.items()} | new
     return documents, slots
 
 

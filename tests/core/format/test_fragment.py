@@ -16,7 +16,7 @@ from lance_core.format.table.fragment import (
     decode_fragment,
     encode_fragment,
 )
-from lance_core.format.table.fragment_list import FragmentList
+from lance_core.format.table.fragment_list import FragmentList, without_ids
 
 FILE = DataFile(
     path="a.lance",
@@ -93,6 +93,14 @@ def test_numbers_of_many_fragments_are_those_of_the_decoded_ones(first_id, most_
     assert fragments.ids.tolist() == [one.id for one in few]
     assert fragments.physical_rows.tolist() == [one.physical_rows for one in few]
     assert fragments.num_deleted_rows.tolist() == [one.num_deleted_rows for one in few]
+
+
+@pytest.mark.parametrize("covered", [[], [[]], [[9, 2], [5]], [[9, 5, 2]], [[1 << 30, 0, 7]]])
+def test_fragments_outside_of_some_ids_keep_their_order(covered):
+    fragments = [fragment(number) for number in (2, 5, 9)]
+    rest = [number for number in (2, 5, 9) if not any(number in ids for ids in covered)]
+    for some in (fragments, FragmentList.of(fragments)):
+        assert [item.id for item in without_ids(some, [np.array(ids, np.int64) for ids in covered])] == rest
 
 
 @pytest.mark.parametrize("count", [5, 12_000])
