@@ -81,8 +81,8 @@ class Analyzer:
         data = text.encode()
         bounds = np.array([0, len(data)], np.int64)
         cut = self._cut(np.frombuffer(data, np.uint8), bounds, np.zeros(1, np.int64))
-        spans = zip(cut.starts.tolist(), cut.ends.tolist(), cut.positions.tolist(), strict=True)
-        terms = [(self._term(data[start:end]), position) for start, end, position in spans]
+        spans = [data[start:end] for start, end in zip(cut.starts.tolist(), cut.ends.tolist(), strict=True)]
+        terms = zip(self._terms_of(spans), cut.positions.tolist(), strict=True)
         return [(term, position) for term, position in terms if term is not None]
 
     def prefix_length(self, token: str) -> int:
@@ -98,10 +98,10 @@ class Analyzer:
 
     def batch(self, texts: pa.Array) -> Tokens:
         """Return the words of texts; null has none."""
-        numbers = np.arange(len(texts))
+        owners = np.arange(len(texts))
         if self.options.base_tokenizer == "raw":  # an empty text is a word, null is none
-            texts, numbers = texts.drop_null(), np.flatnonzero(np.asarray(texts.is_valid()))
-        cut = self._cut(*_buffers(texts), numbers)
+            texts, owners = texts.drop_null(), np.flatnonzero(np.asarray(texts.is_valid()))
+        cut = self._cut(*_buffers(texts), owners)
         encoded = _spans(cut).dictionary_encode()
         becomes = self._terms_of(encoded.dictionary.to_pylist())
         terms = [term for term in dict.fromkeys(becomes) if term is not None]
@@ -113,7 +113,7 @@ class Analyzer:
         )
 
     def _terms_of(self, spans: Sequence[bytes]) -> list[str | None]:
-        """Return what becomes of each of some distinct spans of texts; None if it is left out."""
+        """Return what becomes of each of some spans of texts; None if it is left out."""
         terms = self._terms
         new = [span for span in spans if span not in terms]
         if len(terms) + len(new) > _MOST_KNOWN:
@@ -135,9 +135,9 @@ class Analyzer:
             return None
         return fold(term) if options.ascii_folding else term
 
-    def _cut(self, data: UInt8s, bounds: Int64s, numbers: Int64s) -> _Cut:
+    def _cut(self, data: UInt8s, bounds: Int64s, owners: Int64s) -> _Cut:
         if self.options.base_tokenizer == "raw":
-            return _whole(data, bounds, numbers)
+            return _whole(data, bounds, owners)
         if self.options.base_tokenizer == "ngram":
             return self._ngrams(data, bounds)
         return _runs(data, bounds, alphanumeric() if self.options.base_tokenizer == "simple" else not_space())
