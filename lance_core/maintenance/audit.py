@@ -25,8 +25,7 @@ from lance_core.index.row_moves import RowPositions
 from lance_core.index.vector.distances import is_vector
 from lance_core.index.vector.segment import VectorSegment
 from lance_core.index.vector.train import searchable
-from lance_core.scan.fragment_reader import FragmentReader
-from lance_core.scan.lineage import addresses_of_ids
+from lance_core.scan.fragment_reader import FragmentReader, addresses_of_ids
 from lance_core.sql import ternary
 from lance_core.sql.kernels import pc
 from lance_core.sql.pruning import Comparison, Contains, HasItems, IsNull, Membership

@@ -49,3 +49,13 @@ def offsets_of_live(deleted: Offsets, positions: npt.NDArray[np.int64]) -> npt.N
     """
     live_before = deleted - np.arange(len(deleted))
     return positions + np.searchsorted(live_before, positions, side="right")
+
+
+def contains(ascending: Offsets, values: Offsets) -> npt.NDArray[np.bool_]:
+    """Return for each value whether it is among some ascending and distinct numbers."""
+    if not len(ascending):
+        return np.zeros(len(values), np.bool_)
+    if ascending[-1] - ascending[0] == len(ascending) - 1:
+        return (values >= ascending[0]) & (values <= ascending[-1])
+    at = np.minimum(np.searchsorted(ascending, values), len(ascending) - 1)
+    return ascending[at] == values

@@ -17,6 +17,7 @@ from lance_core.file.read.strategy import MOST_HELD
 from lance_core.format.blobs import BlobView, needs_bytes, view_schema
 from lance_core.format.index.row_sets import decode_row_treemap, encode_row_treemap
 from lance_core.format.table.paths import data_file_path
+from lance_core.format.table.row_ids import row_id_bounds, row_id_range
 from lance_core.index.row_sets import rows_of_fragments
 from lance_core.scan import lineage
 from lance_core.scan.blobs import BlobSources, fill_batches
@@ -39,10 +40,12 @@ if TYPE_CHECKING:
     from lance_core.format.schema import Field, Schema
     from lance_core.format.table.fragment import Fragment
     from lance_core.format.table.fragment_list import FragmentList
+    from lance_core.index.answer import Int64s, RowAnswer
     from lance_core.scan.columns import FilePart
     from lance_core.scan.open_files import OpenFiles
     from lance_core.store.io_coroutines import IoCoroutine
 
+_MOST_ID = (1 << 63) - 1
 _ADDRESS_SHIFT = 32
 LEAVES_HAVE_SHAPES = (2, 1)
 """File version since which each leaf tells of all lists and structs around it."""
@@ -396,3 +399,66 @@ def _aligned(streams: Sequence[Iterator[pa.RecordBatch]]) -> Iterator[list[pa.Re
         num_rows = min(batch.num_rows for batch in ready)
         yield [batch.slice(0, num_rows) for batch in ready]
         pending = [batch.slice(num_rows) if batch.num_rows > num_rows else None for batch in ready]
+
+
+def addresses_of_ids(readers: Sequence[FragmentReader]) -> Callable[[Int64s], Int64s]:
+    """Return a function that finds the addresses of row ids; -1 for ids of no live row of some fragments."""
+    ids: list[Int64s] = [np.empty(0, np.int64)]
+    addresses: list[Int64s] = [np.empty(0, np.int64)]
+    for reader in readers:
+        live = reader.live_mask(0, reader.physical_rows)
+        offsets = np.arange(reader.physical_rows) if live is None else np.flatnonzero(live)
+        ids.append(reader.stable_row_ids.astype(np.int64)[offsets])
+        addresses.append(offsets + (reader.fragment.id << _ADDRESS_SHIFT))
+    every, targets = np.concatenate(ids), np.concatenate(addresses)
+    order = np.argsort(every)
+    every, targets = every[order], targets[order]
+
+    def locate(rows: Int64s) -> Int64s:
+        at = np.minimum(np.searchsorted(every, rows), max(len(every) - 1, 0))
+        return np.where(every[at] == rows, targets[at], -1) if len(every) else np.full(len(rows), -1)
+
+    return locate
+
+
+def codes_of_ids(answer: RowAnswer, reader: FragmentReader) -> tuple[Int64s, npt.NDArray[np.uint8]]:
+    """Return the codes of a fragment's rows: offsets where runs of one code begin and end, and the code of each."""
+    sequence, num_rows = reader.fragment.row_id_sequence, reader.physical_rows
+    bounds = row_id_bounds(sequence) if isinstance(sequence, bytes) else None
+    if isinstance(sequence, bytes) and bounds is not None:
+        low, high = np.searchsorted(answer.bounds, np.array(bounds, np.int64), side="right").tolist()
+        if low == high:
+            return np.array([0, num_rows], np.int64), answer.codes[low : low + 1]
+        if row_id_range(sequence) == (bounds[0], bounds[0] + num_rows):
+            edges = np.concatenate([bounds[:1], answer.bounds[low:high], [bounds[1] + 1]]) - bounds[0]
+            return edges, answer.codes[low : high + 1]
+    codes = answer.at(reader.stable_row_ids.astype(np.int64))
+    edges = np.flatnonzero(np.diff(codes)) + 1
+    edges = np.concatenate([[0], edges, [num_rows]]).astype(np.int64)
+    return edges, codes[edges[:-1]]
+
+
+def offsets_of_ids(wanted: Int64s, reader: FragmentReader) -> Int64s | None:
+    """Return the offset of the row of each id, -1 where there is none; None if a fragment has none of them.
+
+    Args:
+        wanted: Row ids, ascending and distinct.
+        reader: The fragment.
+    """
+    sequence = reader.fragment.row_id_sequence
+    bounds = row_id_bounds(sequence) if isinstance(sequence, bytes) else (0, _MOST_ID)
+    if bounds is None:
+        return None
+    low = int(np.searchsorted(wanted, min(bounds[0], _MOST_ID)))
+    high = int(np.searchsorted(wanted, min(bounds[1], _MOST_ID), side="right"))
+    if low == high:
+        return None
+    offsets = np.full(len(wanted), -1)
+    if isinstance(sequence, bytes) and row_id_range(sequence) is not None:
+        offsets[low:high] = wanted[low:high] - bounds[0]
+        return offsets
+    ids = reader.stable_row_ids.astype(np.int64)
+    wanted_indices = np.minimum(np.searchsorted(wanted, ids), len(wanted) - 1)
+    hits = np.flatnonzero(wanted[wanted_indices] == ids)
+    offsets[wanted_indices[hits]] = hits
+    return offsets

@@ -36,9 +36,9 @@ from lance_core.index.protocol import (
     SetSegment,
 )
 from lance_core.index.row_sets import RowSets, rows_of_fragments
+from lance_core.scan.deletions import contains
 from lance_core.scan.fragment_columns import FragmentColumns
-from lance_core.scan.fragment_reader import FragmentReader, readers_of
-from lance_core.scan.lineage import addresses_of_ids, codes_of_ids, contains, offsets_of_ids
+from lance_core.scan.fragment_reader import FragmentReader, addresses_of_ids, codes_of_ids, offsets_of_ids, readers_of
 from lance_core.sql.ternary import ANY, FALSE, NULL
 
 if TYPE_CHECKING:

@@ -20,9 +20,9 @@ from lance_core.index.answer import ADDRESS_SHIFT
 from lance_core.index.column import column_to_index
 from lance_core.index.moved import original_segment
 from lance_core.index.text.minhash import MinHashSegment
+from lance_core.scan.deletions import contains
 from lance_core.scan.fragment_columns import FragmentColumns
 from lance_core.scan.indexed import document_rows, segments_over
-from lance_core.scan.lineage import contains
 from lance_core.scan.ranking import RankedRows
 from lance_core.scan.search.text_ranking import matching_addresses
 from lance_core.scan.search.vector_ranking import DISTANCE, DISTANCE_FIELD

@@ -40,8 +40,8 @@ from lance_core.index.text.query import (
     PhraseQuery,
 )
 from lance_core.index.text.score import Corpus, DocumentNorms, Wanted, WordPostings, scored
+from lance_core.scan.deletions import contains
 from lance_core.scan.indexed import document_rows, naming_index, segments_over
-from lance_core.scan.lineage import contains
 from lance_core.scan.search.text_rows import UnindexedRows
 
 if TYPE_CHECKING:
