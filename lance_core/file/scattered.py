@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lance_core.common.frozen import NamedTuple
 from lance_core.encoding.kernels import empty, starts_of
 from lance_core.encoding.plans import ByteRanges, RangeBuffers
+from lance_core.errors import CorruptDataError
 from lance_core.store.base import AheadReader, CopiedReader, offers
 
 if TYPE_CHECKING:
@@ -38,14 +40,79 @@ def in_order(scattered: Sequence[ByteRanges]) -> tuple[Int64s, Int64s]:
     return starts[order], ends[order]
 
 
-class CopiedRanges:
-    """Ranges of a file on their way into memory: whole blocks, if there are checksums to hold them against.
+class CopiedFile(NamedTuple):
+    """A file of which ranges are copied.
+
+    Attributes:
+        source: The file.
+        checks: Its checksums, if ranges are to be held against them.
+    """
+
+    source: ObjectReader
+    checks: BlockChecks | None
+
+    @property
+    def is_near(self) -> bool:
+        """Return whether what lies in memory can be copied at once."""
+        return offers(self.source, CopiedReader, "copy_present")
+
+    def widened(self, starts: Int64s, ends: Int64s) -> tuple[Int64s, Int64s]:
+        """Return ranges as whole blocks, if there are checksums to hold them against."""
+        if self.checks is None:
+            return starts, ends
+        # What lies in memory costs less to copy and to check again than to find out what was checked before.
+        return self.checks.spread(starts, ends) if self.is_near else self.checks.spread_unknown(starts, ends)
+
+
+def copied_ranges(
+    files: Sequence[CopiedFile], starts: Int64s, ends: Int64s, *, file_span: int = 0
+) -> list[CopiedRanges]:
+    """Find what is copied of files for some ranges; of all files at one go, since most have few ranges.
 
     Args:
-        source: The file.
-        checks: Its checksums.
-        starts: Shape (n,): positions in the file, ascending, all inside.
+        files: The files.
+        starts: Shape (n,): positions, ascending, those in the n-th file told as n times ``file_span`` and more.
         ends: Shape (n,).
+        file_span: No smaller than any of the files, unless there is only one.
+
+    Returns:
+        The ranges of each file.
+
+    Raises:
+        CorruptDataError: A range lies beyond the end of its file.
+    """
+    bases = np.arange(len(files)) * file_span
+    bounds = np.append(starts.searchsorted(bases), len(starts))
+    bounds[0] = 0  # what lies before the first file is refused below
+    counts = np.diff(bounds)
+    moved = np.repeat(bases, counts)
+    lows, highs = starts - moved, ends - moved
+    sizes = np.array([file.source.size for file in files], np.int64)
+    if len(starts) and (lows.min() < 0 or (highs > np.repeat(sizes, counts)).any() or (highs < lows).any()):
+        raise CorruptDataError("a page reaches beyond the end of its file")
+    for file, (low, high) in zip(files, pairwise(bounds.tolist()), strict=True):
+        if file.checks is not None and low < high:
+            lows[low:high], highs[low:high] = file.widened(lows[low:high], highs[low:high])
+    along = np.repeat([_COPIED_ALONG if file.is_near else 0 for file in files], counts)
+    reach = np.maximum.accumulate(highs + moved) - moved
+    is_first = np.ones(len(starts) + 1, np.bool_)
+    np.greater(lows[1:], reach[:-1] + along[1:], out=is_first[1:-1])
+    is_first[bounds] = True
+    first_of = starts_of(is_first[:-1])[bounds].tolist()
+    lows, highs = lows[is_first[:-1]], reach[is_first[1:]]
+    return [
+        CopiedRanges(file, lows[low:high], highs[low:high])
+        for file, (low, high) in zip(files, pairwise(first_of), strict=True)
+    ]
+
+
+class CopiedRanges:
+    """Ranges of a file on their way into memory.
+
+    Args:
+        file: The file.
+        starts: Shape (m,): positions in the file, ascending; ranges do not overlap.
+        ends: Shape (m,).
 
     Attributes:
         starts: Shape (m,): what is copied, one behind the other.
@@ -54,21 +121,12 @@ class CopiedRanges:
         num_missing: How many were asked for, since they were not at hand.
     """
 
-    def __init__(self, source: ObjectReader, checks: BlockChecks | None, starts: Int64s, ends: Int64s) -> None:
-        self._source = source
-        if checks is not None:
-            # What lies in memory costs less to copy and to check again than to find out what was checked before.
-            is_near = offers(source, CopiedReader, "copy_present")
-            starts, ends = checks.spread(starts, ends) if is_near else checks.spread_unknown(starts, ends)
-        reach = np.maximum.accumulate(ends)
-        along = _COPIED_ALONG if offers(source, CopiedReader, "copy_present") else 0
-        is_first = np.append(True, starts[1:] > reach[:-1] + along)[: len(starts)]
-        is_last = np.append(is_first[1:], True)[: len(starts)]
-        self.starts, self.ends = starts[is_first], reach[is_last]
-        if offers(source, AheadReader, "begin_copy"):
-            self.starts, self.ends = source.merged(self.starts, self.ends)
-        self.num_bytes = int((self.ends - self.starts).sum())
-        self._checks = checks
+    def __init__(self, file: CopiedFile, starts: Int64s, ends: Int64s) -> None:
+        self._source, self._checks = file
+        self.starts, self.ends = starts, ends
+        if offers(self._source, AheadReader, "begin_copy"):
+            self.starts, self.ends = self._source.merged(starts, ends)
+        self.num_bytes = int(np.add.reduce(self.ends) - np.add.reduce(self.starts))
         self._memory = memoryview(b"")
         self._pending: PendingRead[None] | None = None
         self.num_missing = 0
@@ -81,6 +139,8 @@ class CopiedRanges:
         """
         self._memory = memory
         source = self._source
+        if not len(self.starts):
+            return
         if offers(source, AheadReader, "begin_copy"):
             self._pending = source.begin_copy(memory, self._ranges(0))
         elif offers(source, CopiedReader, "copy_present"):
@@ -96,6 +156,8 @@ class CopiedRanges:
             CorruptDataError: It is not what was written.
         """
         source = self._source
+        if not len(self.starts):
+            return
         if self._pending is not None:
             self._pending.result()
         elif not offers(source, CopiedReader, "copy_present"):

@@ -11,7 +11,7 @@ from lance_core.encoding.plans import ByteRanges, RangeBuffers, result_of
 from lance_core.errors import CorruptDataError
 from lance_core.file.blame import Blame
 from lance_core.file.integrity import TAIL_SIZE, Checking, checking, open_checks
-from lance_core.file.scattered import CopiedRanges, ScatteredRead, in_order
+from lance_core.file.scattered import CopiedFile, ScatteredRead, copied_ranges, in_order
 from lance_core.store.base import AheadReader, MappedReader, StampedReader, offers
 from lance_core.store.io_coroutines import finished
 from lance_core.store.range_reader import Deferred, WholeReader
@@ -135,18 +135,9 @@ class FileBytes:
         if self._mapped is not None and ranges and not self._is_read:
             self._announce(self._mapped, ranges, self._checks)
 
-    def copying(self, starts: Int64s, ends: Int64s) -> CopiedRanges:
-        """Begin to copy what single rows need.
-
-        Args:
-            starts: Shape (n,): positions in the file, ascending.
-            ends: Shape (n,).
-
-        Raises:
-            CorruptDataError: A range lies beyond the end of the file.
-        """
-        self._check_bounds(starts, ends)
-        return CopiedRanges(self._source, self._checks_of(is_scan=False), starts, ends)
+    def copied(self) -> CopiedFile:
+        """Return what ranges are copied of for single rows."""
+        return CopiedFile(self._source, self._checks_of(is_scan=False))
 
     @property
     def is_mapped(self) -> bool:
@@ -200,7 +191,7 @@ class FileBytes:
         ranges = [request for request in wanted if not isinstance(request, ByteRanges)]
         scattered = [request for request in wanted if isinstance(request, ByteRanges)]
         reading = self.begin(ranges, is_scan=is_scan) if ranges else None
-        copying = ScatteredRead([self.copying(*in_order(scattered))]) if scattered else None
+        copying = ScatteredRead(copied_ranges([self.copied()], *in_order(scattered))) if scattered else None
         buffers = iter(reading.result() if reading else [])
         copied = copying.result() if copying else None
         return [copied if isinstance(request, ByteRanges) else next(buffers) for request in wanted]

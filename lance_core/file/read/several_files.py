@@ -8,7 +8,6 @@ takes as long as to copy four blocks.
 from __future__ import annotations
 
 from contextlib import contextmanager, suppress
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,7 +22,7 @@ from lance_core.file.read.column_read import ColumnRead
 from lance_core.file.read.field_reader import joined
 from lance_core.file.read.plan import LeavesField, plan_files, plan_joined
 from lance_core.file.read.wanted import Wanted
-from lance_core.file.scattered import ScatteredRead, in_order
+from lance_core.file.scattered import ScatteredRead, copied_ranges, in_order
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -193,12 +192,8 @@ class _SeveralFiles:
         contents = self._contents
         if contents is not None:
             return _joined_contents(contents, scattered)
-        starts, ends = in_order(scattered)
-        bounds = starts.searchsorted(np.arange(len(self._files) + 1) << _BASE_BITS).tolist()
-        copies = [
-            file.copying(starts[low:high] - (at << _BASE_BITS), ends[low:high] - (at << _BASE_BITS))
-            for at, (file, (low, high)) in enumerate(zip(self._files, pairwise(bounds), strict=True))
-        ]
+        files = [file.copied() for file in self._files]
+        copies = copied_ranges(files, *in_order(scattered), file_span=1 << _BASE_BITS)
         if sum([copy.num_bytes for copy in copies]) > strategy.MOST_JOINED_BYTES:
             raise _TooLargeError
         return ScatteredRead(copies, file_span=1 << _BASE_BITS, read_ahead=strategy.READ_AHEAD).result()

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import lance_core
 from lance_core.encoding.plans import ByteRanges
 from lance_core.errors import CorruptDataError
-from lance_core.file.scattered import ScatteredRead, in_order
+from lance_core.file.scattered import ScatteredRead, copied_ranges, in_order
 from lance_core.file.source import FileBytes
 from lance_core.store.local import LocalReader
 from lance_core.store.range_reader import Deferred, RangeReader
@@ -51,7 +51,7 @@ RANGES = st.lists(st.tuples(st.integers(0, 470_000), st.integers(1, 9000)), min_
 def read(file, ranges):
     starts, sizes = np.array(ranges).T
     asked = ByteRanges(starts, np.minimum(starts + sizes, 475_000))
-    found = ScatteredRead([file.copying(*in_order([asked]))]).result()
+    found = ScatteredRead(copied_ranges([file.copied()], *in_order([asked]))).result()
     places = found.in_memory(asked.starts)
     return [found.memory[at : at + size].tobytes() for at, size in zip(places, asked.ends - asked.starts, strict=True)]
 

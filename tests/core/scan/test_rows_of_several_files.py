@@ -8,7 +8,7 @@ import pytest
 
 import lance_core
 from lance_core.errors import CorruptDataError
-from lance_core.file import source
+from lance_core.file import scattered
 from lance_core.file.read import several_files, strategy
 from lance_core.scan import take_together
 from lance_core.store import local_reader
@@ -179,7 +179,7 @@ def test_the_next_files_are_asked_before_one_is_waited_for(uri, table, monkeypat
     for _ in range(2):  # the first read opens one of the files only, the second learns where the rows of all are
         lance_core.dataset(uri).take(WANTED)
     told = []
-    announce, finish = local_reader.LocalReader.announce, source.CopiedRanges.finish
+    announce, finish = local_reader.LocalReader.announce, scattered.CopiedRanges.finish
 
     def announced(reader, starts, ends):
         told.append(("end" if int(ends[-1]) == reader.size else "asked", reader._path))
@@ -192,7 +192,7 @@ def test_the_next_files_are_asked_before_one_is_waited_for(uri, table, monkeypat
     monkeypatch.setattr(strategy, "READ_AHEAD", ahead)
     monkeypatch.setattr(local_reader, "_copy_present", lambda *_: 0)
     monkeypatch.setattr(local_reader.LocalReader, "announce", announced)
-    monkeypatch.setattr(source.CopiedRanges, "finish", finished)
+    monkeypatch.setattr(scattered.CopiedRanges, "finish", finished)
     assert lance_core.dataset(uri).take(WANTED).equals(table.take(WANTED))
     waited = [path for step, path in told if step == "waited"]
     asked = [[path for step, path in told[: told.index(("waited", one))] if step == "asked"] for one in waited]
@@ -208,9 +208,9 @@ def test_of_words_one_block_is_copied(tmp_path, monkeypatch):
     uri = str(tmp_path / "t.lance")
     lance_core.write_dataset(pa.table(columns), uri, max_rows_per_file=150_000)
     copied = []
-    begin = source.CopiedRanges.begin
+    begin = scattered.CopiedRanges.begin
     monkeypatch.setattr(
-        source.CopiedRanges, "begin", lambda one, memory: (copied.append(one.num_bytes), begin(one, memory))
+        scattered.CopiedRanges, "begin", lambda one, memory: (copied.append(one.num_bytes), begin(one, memory))
     )
     wanted = sorted(np.random.default_rng(2).choice(300_000, 100, replace=False).tolist())
     assert lance_core.dataset(uri).take(wanted).equals(pa.table(columns).take(wanted))
