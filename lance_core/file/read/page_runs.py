@@ -319,9 +319,11 @@ def _fitting(pages: Sequence[_Pages]) -> Iterator[list[_Pages]]:
     num_bytes = num_items = 0
     for page in pages:
         _, read, layout = page
-        is_many, has_chunks = isinstance(read, PagesRead), isinstance(layout, MiniBlockLayout)
-        size = int(read.extents[1, int(has_chunks)].sum()) if is_many else read.column.pages[0].buffers[has_chunks][1]
-        items = layout.num_dictionary_items * (len(read.rows) if is_many else 1) if has_chunks else 0
+        data, items = (1, layout.num_dictionary_items) if isinstance(layout, MiniBlockLayout) else (0, 0)
+        if isinstance(read, PagesRead):
+            size, items = int(read.extents[1, data].sum()), items * len(read.rows)
+        else:
+            size = read.column.pages[0].buffers[data][1]
         if part and not strategy.fits_group(num_bytes + size, num_items + items):
             yield part
             part, num_bytes, num_items = [], 0, 0
