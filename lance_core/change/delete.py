@@ -22,7 +22,7 @@ from lance_core.format.table.deletion import bitmap_from_numpy
 from lance_core.format.table.operations import Delete, Update
 from lance_core.format.table.paths import deletion_file_path
 from lance_core.scan.candidates import candidate_fragments
-from lance_core.scan.fragments import each_match
+from lance_core.scan.fragments import each_match, matches_all
 from lance_core.scan.indexed import with_index_answer
 from lance_core.scan.open_files import OpenFiles
 from lance_core.scan.plan import plan_filter, with_row_starts
@@ -114,7 +114,7 @@ class Marker:
         self._uploads = Uploads(self.store)
 
     def mark(self, snapshot: Snapshot) -> MarkedRows:
-        """Mark the matching rows of a version; see `finish`.
+        """Mark the matching rows of a version; see `finish`. If all rows match, no fragment is looked at.
 
         Raises:
             InvalidInputError: The condition does not fit the schema.
@@ -124,6 +124,10 @@ class Marker:
             plan = with_row_starts(plan_filter(snapshot.manifest.schema, self.condition), snapshot.manifest)
             plan = with_index_answer(plan, snapshot.manifest, files)
         fragments: FragmentList = snapshot.manifest.fragments
+        if matches_all(plan):
+            num_rows = fragments.num_rows
+            removed = fragments.ids[num_rows > 0].tolist()
+            return MarkedRows(updated_fragments=(), removed_fragment_ids=tuple(removed), num_rows=int(num_rows.sum()))
         previous, self._deletions = self._deletions, {}
         looked_at, self._looked_at = self._looked_at, None
         try:
@@ -170,7 +174,8 @@ class Marker:
                 contents.append((path, data))
                 after = replace(fragment, deletion_file=file)
             self._deletions[fragment.id] = _Mark(before=fragment, after=after, num_rows=len(offsets))
-        self._uploads.put(contents)
+        if contents:
+            self._uploads.put(contents)
 
 
 @mutable(kw_only=True)

@@ -261,7 +261,7 @@ def each_match(
         do: Is told of a few fragments at a time; may wait for the store.
     """
     if plan.predicate is not None and not plan.predicate.columns:
-        if plan.predicate.mask(_ONE_ROW)[0].as_py():
+        if matches_all(plan):
             readers = (FragmentReader(files, fragment) for fragment in fragments)
             yield from computed(files.store, _works(files, readers, plan, lambda reader, _: do(_all_rows(reader))))
         return
@@ -269,6 +269,12 @@ def each_match(
     works = _works(files, runs_of(files, fragments, plan), plan, lambda source, _: do(joined.find(source)))
     yield from computed(files.store, works, num_asks=2)
     yield do(joined.rest())
+
+
+def matches_all(plan: ScanPlan) -> bool:
+    """Return whether the predicate matches every row, whatever is in it: it names no column."""
+    predicate = plan.predicate
+    return predicate is not None and not predicate.columns and bool(predicate.mask(_ONE_ROW)[0].as_py())
 
 
 def _all_rows(reader: FragmentReader) -> list[FragmentMatches]:

@@ -79,6 +79,21 @@ def test_no_new_file_is_left_behind_if_a_late_fragment_fails(tmp_path):
     assert {file.name for file in (tmp_path / "t" / "data").iterdir()} == before
 
 
+@pytest.mark.parametrize("condition", ["true", "1 < 2"])
+def test_all_rows_are_deleted_without_a_look_at_any_fragment(tmp_path, calls_of, condition):
+    counts = []
+    for number in (FEW, MANY):
+        for name in ("warm", "counted"):
+            path = table(tmp_path / f"{number} {name}", number)
+            dataset = lance_core.dataset(path)
+            dataset.delete("id < 50")
+            calls = calls_of(lambda dataset=dataset: dataset.delete(condition))
+            assert (dataset.count_rows(), dataset.get_fragments()) == (0, [])
+        counts.append(calls)
+    assert (counts[1] - counts[0]) / (MANY - FEW) <= 1
+    assert dataset.delete(condition) == {"num_deleted_rows": 0}
+
+
 INDEXED_WORKS = {
     "update": WORKS["update"],
     "delete": lambda path: lance_core.dataset(path).delete("id = 5"),
