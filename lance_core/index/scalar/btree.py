@@ -7,6 +7,8 @@ The layout of the files is described in `lance_core.format.index.btree`.
 
 from __future__ import annotations
 
+import sys
+from functools import reduce
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -35,7 +37,7 @@ from lance_core.index.external_sort import DEFAULT_MEMORY, MEMORY_OPTION
 from lance_core.index.files import check_columns, metadata_number, read_columns
 from lance_core.index.protocol import RowCounts, UnreadSegment
 from lance_core.index.row_sets import NO_ROWS, RowSets
-from lance_core.index.scalar.btree_pages import PageCache, row_numbers
+from lance_core.index.scalar.btree_pages import MOST_BYTES, PageCache, row_numbers
 from lance_core.index.scalar.ranges import question_ranges
 from lance_core.sql.ternary import FALSE, NULL
 from lance_core.table.once import once
@@ -68,8 +70,11 @@ _LEAST_PAGES = 8
 _MANY_PAGES = 256
 _MOST_PAGES = 1 / 4
 """Pages that are always worth reading whole, pages that never are, and the share up to which more than few are: 94 of
-489 pages took a third of a scan. Pages of numbers are read from their second time on up to the second figure, whatever
-their share: all of them take 8 MiB, and stay."""
+489 pages took a third of a scan. From their second time on pages are read up to the second figure, whatever their
+share, if all of them can stay: those of numbers take 8 MiB."""
+
+_ROW_BYTES = 16
+"""What a value in memory takes besides itself."""
 
 _STRIDE = 1 << 6
 """Where many pages would be read, every 64th value is read first, and then those between two of them."""
@@ -110,6 +115,9 @@ class BTreeSegment:
         path: Name of that file, for errors.
         lookup: What is known of its pages.
     """
+
+    _page_bytes = sys.maxsize
+    """Bytes of a page in memory, about: not known before some of its values were read."""
 
     def __init__(self, column: IndexedColumn, pages: DataFileReader, path: str, lookup: _Lookup) -> None:
         self._type = column.type
@@ -235,26 +243,25 @@ class BTreeSegment:
         Returns:
             Shape (values,) for each side; None if that takes so many pages that a scan is cheaper.
         """
-        from lance_core.index.order import has_number_keys, sort_keys  # noqa: PLC0415 as above
+        from lance_core.index.order import sort_keys  # noqa: PLC0415 as above
 
         keys = sort_keys(values)
         numbers = [np.searchsorted(self._last_keys, keys, side=side) + self._first_page for side in sides]
         offsets = [np.full(len(keys), self._num_rows, np.int64) for _ in sides]
         needed = np.unique(np.concatenate(numbers))
         needed = needed[needed < self._first_page + len(self._last_keys)]
+        is_searched = len(needed) > _LEAST_PAGES and self._cache.misses(needed.tolist()) > _LEAST_PAGES
         if len(needed) > max(_LEAST_PAGES, min(_MANY_PAGES, len(self._last_keys) * _MOST_PAGES)):
             if len(keys) * _STRIDE > self._num_rows * _MOST_PAGES:
                 return None
-            if len(needed) > _MANY_PAGES or not has_number_keys(self._type):
-                return self._searched(keys, numbers, sides)
-        if len(needed) > _LEAST_PAGES and self._cache.misses(needed.tolist()) > _LEAST_PAGES:
+            is_searched |= len(needed) > _MANY_PAGES or len(needed) * self._page_bytes > MOST_BYTES
+        if is_searched:
             return self._searched(keys, numbers, sides)
-        pages = self._cache.get(needed.tolist())
-        for side, side_pages, positions in zip(sides, numbers, offsets, strict=True):
-            for number, page in pages.items():
-                here = np.flatnonzero(side_pages == number)
-                if len(here):
-                    positions[here] = page.positions(keys[here], side)
+        for number, page in self._cache.get(needed.tolist()).items():
+            of_sides = [np.flatnonzero(side_pages == number) for side_pages in numbers]
+            here = reduce(np.union1d, of_sides)
+            for at, positions, rows in zip(of_sides, offsets, page.positions(keys[here], *sides), strict=True):
+                positions[at] = rows[np.searchsorted(here, at)]
         return offsets
 
     def _searched(self, keys: Keys, numbers: Sequence[Int64s], sides: Sequence[Side]) -> list[Int64s]:
@@ -309,6 +316,7 @@ class BTreeSegment:
         values = pa.concat_arrays([self._cache.take(["values"], part, copies=True)[0] for part in parts])
         if values.null_count:
             raise CorruptDataError("a page of the B-tree has nulls behind values", path=self._path)
+        self._page_bytes = (values.nbytes // len(rows) + _ROW_BYTES) * self._rows_per_page
         return sort_keys(values)
 
     # ------------------------------------------------------------------------------------------------------ their rows

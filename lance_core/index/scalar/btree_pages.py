@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 Int64s: TypeAlias = npt.NDArray[np.int64]
 
 _SIDES: tuple[Side, Side] = "left", "right"
-_MAX_BYTES = 32 << 20
+MOST_BYTES = 32 << 20
 """Of the pages that are kept for one segment: some hundred pages of numbers."""
 
 
@@ -56,14 +56,17 @@ class Page:
         """Bytes in memory, about."""
         return self.values.nbytes + sum(extra.nbytes for extra in (self.ids, self.heads) if extra is not None)
 
-    def positions(self, keys: Keys, side: Side) -> Int64s:
-        """Return the rows where keys stand in order; ``side`` is as for `numpy.searchsorted`."""
+    def positions(self, keys: Keys, *sides: Side) -> list[Int64s]:
+        """Return the rows where keys stand in order, for each side; these are as for `numpy.searchsorted`."""
         if self.keys is not None:
-            return self.start + np.searchsorted(self.keys, keys, side=side)
-        bisect = bisect_left if side == "left" else bisect_right
-        texts, (lows, highs) = _Texts(self.values), self._spans(keys)
-        positions = [bisect(texts, key, *span) for key, *span in zip(keys, lows.tolist(), highs.tolist(), strict=True)]
-        return self.start + np.array(positions, np.int64)
+            return [self.start + np.searchsorted(self.keys, keys, side=side) for side in sides]
+        texts, spans = _Texts(self.values), [side.tolist() for side in self._spans(keys)]
+        positions: list[Int64s] = []
+        for side in sides:
+            bisect = bisect_left if side == "left" else bisect_right
+            indices = [bisect(texts, key, low, high) for key, low, high in zip(keys, *spans, strict=True)]
+            positions.append(self.start + np.array(indices, np.int64))
+        return positions
 
     def _spans(self, keys: Keys) -> tuple[Int64s, Int64s]:
         """Return between which values texts stand, judged by the bytes behind what all values of the page begin with.
@@ -191,7 +194,7 @@ class PageCache:
                 before = self._pages.get(number)
                 self._num_bytes += page.num_bytes - (0 if before is None else before.num_bytes)
                 self._pages[number] = page
-            while self._num_bytes > _MAX_BYTES and len(self._pages) > 1:
+            while self._num_bytes > MOST_BYTES and len(self._pages) > 1:
                 self._num_bytes -= self._pages.popitem(last=False)[1].num_bytes
 
 

@@ -320,8 +320,10 @@ def test_texts_are_found_among_those_of_a_page(kind, texts, wanted, beginning):
     keys = sort_keys(pa.array([(beginning + text).encode() for text in wanted[1:]] + [wanted[0].encode()]).cast(kind))
     page = btree_pages._text_page(7, values)
     ordered = values.to_pylist()
-    assert page.positions(keys, "left").tolist() == [7 + bisect.bisect_left(ordered, key) for key in keys]
-    assert page.positions(keys, "right").tolist() == [7 + bisect.bisect_right(ordered, key) for key in keys]
+    left, right = page.positions(keys, "left", "right")
+    assert left.tolist() == [7 + bisect.bisect_left(ordered, key) for key in keys]
+    assert right.tolist() == [7 + bisect.bisect_right(ordered, key) for key in keys]
+    assert page.positions(keys, "right")[0].tolist() == right.tolist()
 
 
 def test_few_texts_of_a_page_are_looked_at(tmp_path, monkeypatch):
@@ -342,9 +344,21 @@ def test_few_texts_of_a_page_are_looked_at(tmp_path, monkeypatch):
     assert len(looked_at) <= 2 * 200
 
 
-def test_all_pages_of_numbers_are_kept_once_they_are_asked_for_again(dataset, monkeypatch):
+@pytest.mark.parametrize(
+    ("kind", "most_bytes", "nums_of_reads"),
+    [("int", 1 << 21, (2, 1, 0)), ("text", 1 << 21, (2, 1, 0)), ("text", 1 << 18, (2, 2, 2))],
+)
+def test_all_pages_are_kept_once_they_are_asked_for_again_if_they_fit(
+    tmp_path, monkeypatch, kind, most_bytes, nums_of_reads
+):
+    numbers = [number * 7919 % 20_011 for number in range(40_000)]
+    values = numbers if kind == "int" else [f"text {number}" for number in numbers]
+    dataset = lance_core.write_dataset(pa.table({"x": values}), tmp_path / "t")
+    dataset.create_scalar_index("x", "BTREE")
     monkeypatch.setattr(btree, "_LEAST_PAGES", 2)
-    condition = f"x IN ({', '.join(map(str, range(0, 20_000, 400)))})"
+    monkeypatch.setattr(btree, "MOST_BYTES", most_bytes)
+    wanted = range(0, 20_000, 400) if kind == "int" else [f"'text {number}'" for number in range(0, 20_000, 400)]
+    condition = f"x IN ({', '.join(map(str, wanted))})"
     expected = len(dataset.to_table(filter=condition, use_scalar_index=False))
     read = []
     take = PageCache.take
@@ -354,7 +368,7 @@ def test_all_pages_of_numbers_are_kept_once_they_are_asked_for_again(dataset, mo
         return take(cache, columns, rows, **options)
 
     monkeypatch.setattr(PageCache, "take", counted)
-    for num_reads in (2, 1, 0):
+    for num_reads in nums_of_reads:
         read.clear()
         assert dataset.count_rows(condition) == expected
         assert len(read) == num_reads
