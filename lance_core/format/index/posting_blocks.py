@@ -207,7 +207,7 @@ def _decode_tails(data: UInt8s, begins: Int64s, ends: Int64s, sizes: Int64s, *, 
     lengths = ends - begins - _SCORE_BYTES
     if (lengths <= 0).any():
         raise CorruptDataError("a block of postings is cut", path=path)
-    numbers = varints(_spans(data, begins + _SCORE_BYTES, lengths), path=path)
+    numbers = varints(data[_ranges(begins + _SCORE_BYTES, lengths)], path=path)
     if len(numbers) != 2 * sizes.sum():
         raise CorruptDataError("the last block of a word has another length", path=path)
     owners = np.repeat(np.arange(len(sizes)), sizes)
@@ -218,11 +218,11 @@ def _decode_tails(data: UInt8s, begins: Int64s, ends: Int64s, sizes: Int64s, *, 
     return running_sums - before[owners], numbers[slots + sizes[owners]]
 
 
-def _spans(data: UInt8s, starts: Int64s, lengths: Int64s) -> UInt8s:
-    """Return the bytes of spans, one behind the other."""
-    slots = np.repeat(starts - (np.cumsum(lengths) - lengths), lengths)
-    slots += np.arange(len(slots))
-    return data[slots]
+def _ranges(starts: Int64s, lengths: Int64s) -> Int64s:
+    """Return the numbers of ranges, one behind the other."""
+    numbers = np.repeat(starts - (np.cumsum(lengths) - lengths), lengths)
+    numbers += np.arange(len(numbers))
+    return numbers
 
 
 def _running_sums(numbers: UInt32s) -> UInt32s:
@@ -379,7 +379,7 @@ def _pick_packed(data: UInt8s, at: Int64s, bits: Int64s, slots: Int64s) -> Int64
 def _decode_short(data: UInt8s, begins: Int64s, ends: Int64s, counts: Int64s, *, path: str) -> UInt32s:
     """Decode the positions of blocks that do not fill a group; counts are those of each block."""
     lengths = ends - begins
-    tails = _spans(data, begins, lengths)
+    tails = data[_ranges(begins, lengths)]
     bounds = np.append(0, np.cumsum(lengths))
     if (np.diff(np.append(0, np.cumsum(tails < 128))[bounds]) != counts).any():
         raise CorruptDataError("the positions of a word have another length than its frequencies", path=path)
@@ -414,7 +414,7 @@ def _decode_groups(data: UInt8s, starts: Int64s, sizes: Int64s, target: tuple[In
 # ------------------------------------------------------------------------------------------------------------- writing
 
 
-def encode_postings(documents: Int64s, frequencies: UInt32s, lengths: Int64s, score: bytes) -> list[bytes]:
+def encode_postings(documents: Int64s, frequencies: UInt32s, lengths: Int64s, score: bytes) -> tuple[UInt8s, Int64s]:
     """Encode the blocks of words, word after word; the opposite of `decode_postings`.
 
     Args:
@@ -422,86 +422,114 @@ def encode_postings(documents: Int64s, frequencies: UInt32s, lengths: Int64s, sc
         frequencies: How often each has the word.
         lengths: Shape (words,), number of documents of each word.
         score: Largest score of all blocks, four bytes.
+
+    Returns:
+        The bytes of all blocks, and the length of each.
     """
     full, rest = np.divmod(lengths, BLOCK)
     counts = full + (rest > 0)
+    is_tail = np.zeros(int(counts.sum()), np.bool_)
+    is_tail[np.cumsum(counts)[rest > 0] - 1] = True
     begins = np.cumsum(lengths) - lengths
-    owners = np.repeat(np.arange(len(lengths)), full)
-    slots = np.arange(len(owners)) - np.repeat(np.cumsum(full) - full, full)
-    rows = (begins[owners] + slots * BLOCK)[:, None] + np.arange(BLOCK)
-    blocks = documents[rows]
-    deltas = np.diff(blocks, axis=1, prepend=blocks[:, :1]).astype(np.uint32)
-    firsts = blocks[:, 0].astype("<u4").tobytes()
-    whole = [
-        score + firsts[_FIRST_BYTES * slot : _FIRST_BYTES * (slot + 1)] + head + tail
-        for slot, (head, tail) in enumerate(zip(_groups(deltas), _groups(frequencies[rows]), strict=True))
-    ]
-    has_tail = rest > 0
-    tails = _tails(documents, frequencies, (begins + full * BLOCK)[has_tail], rest[has_tail], score)
-    order = np.empty(int(counts.sum()), np.int64)
-    last = np.cumsum(counts) - 1
-    is_tail = np.zeros(len(order), np.bool_)
-    is_tail[last[has_tail]] = True
-    order[is_tail] = len(whole) + np.arange(len(tails))
-    order[~is_tail] = np.arange(len(whole))
-    pieces = whole + tails
-    return [pieces[number] for number in order.tolist()]
-
-
-def _groups(numbers: UInt32s) -> list[bytes]:
-    """Encode groups of 128 numbers, each as its bits and the packed numbers; shape (groups, 128)."""
-    bits = bits_of(numbers)
-    groups: list[bytes] = [b""] * len(numbers)
-    for width in np.unique(bits).tolist():
-        chosen = np.flatnonzero(bits == width)
-        head = bytes((width,))
-        for slot, packed in zip(chosen.tolist(), pack(numbers[chosen], width), strict=True):
-            groups[slot] = head + packed.tobytes()
-    return groups
-
-
-def _tails(documents: Int64s, frequencies: UInt32s, begins: Int64s, sizes: Int64s, score: bytes) -> list[bytes]:
-    """Encode last blocks, which begin at places of the arrays and have fewer than 128 documents."""
-    if not len(sizes):
-        return []
-    firsts = np.cumsum(sizes) - sizes
-    rows = np.repeat(begins - firsts, sizes) + np.arange(int(sizes.sum()))
+    rows = _group_rows(begins, full)
+    blocks, numbers = documents[rows], frequencies[rows]
+    distances = np.diff(blocks, axis=1, prepend=blocks[:, :1]).astype(np.uint32)
+    distance_bits, number_bits = bits_of(distances), bits_of(numbers)
+    first_group = _SCORE_BYTES + _FIRST_BYTES
+    tail_begins, tail_sizes = (begins + full * BLOCK)[rest > 0], rest[rest > 0]
+    firsts = np.cumsum(tail_sizes) - tail_sizes
+    rows = _ranges(tail_begins, tail_sizes)
     deltas = documents[rows]
     deltas[1:] -= documents[rows][:-1]
-    deltas[firsts] = documents[begins]
-    heads, head_cuts = _cut_varints(deltas.astype(np.uint32), firsts)
-    counts, count_cuts = _cut_varints(frequencies[rows], firsts)
-    cuts = zip(pairwise(head_cuts), pairwise(count_cuts), strict=True)
-    return [score + heads[low:high] + counts[first:last] for (low, high), (first, last) in cuts]
+    deltas[firsts] = documents[tail_begins]
+    tails = [_varint_groups(array.astype(np.uint32), firsts) for array in (deltas, frequencies[rows])]
+
+    sizes = np.empty(len(is_tail), np.int64)
+    sizes[~is_tail] = first_group + _group_bytes(distance_bits) + _group_bytes(number_bits)
+    sizes[is_tail] = _SCORE_BYTES + sum(lengths for _, lengths in tails)
+    at = np.cumsum(sizes) - sizes
+    data = np.empty(int(sizes.sum()), np.uint8)
+    _windows(data, _SCORE_BYTES)[at] = np.frombuffer(score, np.uint8)
+    whole = at[~is_tail]
+    _windows(data, _FIRST_BYTES)[whole + _SCORE_BYTES] = blocks[:, :1].astype("<u4").view(np.uint8)
+    _put_groups(data, whole + first_group, distances, distance_bits)
+    _put_groups(data, whole + first_group + _group_bytes(distance_bits), numbers, number_bits)
+    behind = at[is_tail] + _SCORE_BYTES
+    for encoded, lengths_of_tails in tails:
+        data[_ranges(behind, lengths_of_tails)] = encoded
+        behind += lengths_of_tails
+    return data, sizes
 
 
-def _cut_varints(numbers: UInt32s, firsts: Int64s) -> tuple[bytes, list[int]]:
-    """Encode numbers; returns the bytes, where each group of numbers begins in them, and the end."""
-    data, sizes = encode_varints(numbers)
-    ends = np.concatenate([[0], np.cumsum(sizes)])
-    return data.tobytes(), [*ends[firsts].tolist(), len(data)]
-
-
-def encode_positions(positions: Int64s, frequencies: UInt32s, counts: Int64s) -> list[bytes]:
+def encode_positions(positions: Int64s, frequencies: UInt32s, counts: Int64s) -> tuple[UInt8s, Int64s]:
     """Encode the positions of blocks; the opposite of `decode_positions`.
 
     Args:
         positions: Positions, document after document.
-        frequencies: How often each document has the word.
+        frequencies: How often each document of the blocks has the word.
         counts: Shape (blocks,), documents of each block.
+
+    Returns:
+        The bytes of all blocks, and the length of each.
     """
     begins = np.concatenate([[0], np.cumsum(frequencies, dtype=np.int64)])
     deltas = positions.copy()
     deltas[1:] -= positions[:-1]
     deltas[begins[:-1]] = positions[begins[:-1]]
-    cuts = begins[np.concatenate([[0], np.cumsum(counts)])]
-    is_long = np.diff(cuts) >= BLOCK
     numbers = deltas.astype(np.uint32)
-    data, bounds = _cut_varints(numbers, cuts[:-1])
-    blocks = [data[low:high] for low, high in pairwise(bounds)]
-    for block in np.flatnonzero(is_long).tolist():
-        inside = numbers[cuts[block] : cuts[block + 1]]
-        whole = len(inside) // BLOCK * BLOCK
-        rest, _ = encode_varints(inside[whole:])
-        blocks[block] = b"".join(_groups(inside[:whole].reshape(-1, BLOCK))) + rest.tobytes()
-    return blocks
+    cuts = begins[np.concatenate([[0], np.cumsum(counts)])]
+    groups, rest = np.divmod(np.diff(cuts), BLOCK)
+    packed = numbers[_group_rows(cuts[:-1], groups)]
+    bits = bits_of(packed)
+    ends = np.concatenate([[0], np.cumsum(_group_bytes(bits))])
+    bounds = np.concatenate([[0], np.cumsum(groups)])
+    group_sizes = np.diff(ends[bounds])
+    tails, tail_sizes = _varint_groups(numbers[_ranges(cuts[:-1] + groups * BLOCK, rest)], np.cumsum(rest) - rest)
+
+    sizes = group_sizes + tail_sizes
+    at = np.cumsum(sizes) - sizes
+    data = np.empty(int(sizes.sum()), np.uint8)
+    _put_groups(data, ends[:-1] + np.repeat(at - ends[bounds[:-1]], groups), packed, bits)
+    data[_ranges(at + group_sizes, tail_sizes)] = tails
+    return data, sizes
+
+
+def _group_rows(begins: Int64s, groups: Int64s) -> Int64s:
+    """Return the places of numbers that are packed together, of ranges that begin with some groups of them.
+
+    Args:
+        begins: Shape (ranges,), where each begins.
+        groups: Shape (ranges,), groups of 128 numbers of each.
+
+    Returns:
+        Shape (groups, 128).
+    """
+    slots = _ranges(np.zeros(len(groups), np.int64), groups)
+    return (np.repeat(begins, groups) + slots * BLOCK)[:, None] + np.arange(BLOCK)
+
+
+def _group_bytes(bits: npt.NDArray[np.uint8]) -> Int64s:
+    """Return how many bytes groups of 128 numbers take."""
+    return 1 + bits.astype(np.int64) * (BLOCK // 8)
+
+
+def _put_groups(data: UInt8s, at: Int64s, numbers: UInt32s, bits: npt.NDArray[np.uint8]) -> None:
+    """Write groups of 128 numbers, each as its bits and the packed numbers.
+
+    Args:
+        data: Where they are written.
+        at: Shape (groups,), the place of each.
+        numbers: Shape (groups, 128).
+        bits: Shape (groups,), bits of a number.
+    """
+    data[at] = bits
+    for width in np.unique(bits).tolist():
+        chosen = np.flatnonzero(bits == width)
+        _windows(data, width * (BLOCK // 8))[at[chosen] + 1] = pack(numbers[chosen], width)
+
+
+def _varint_groups(numbers: UInt32s, firsts: Int64s) -> tuple[UInt8s, Int64s]:
+    """Encode numbers; returns the bytes, and how many of them each group has, whose first numbers are given."""
+    data, sizes = encode_varints(numbers)
+    ends = np.concatenate([[0], np.cumsum(sizes)])
+    return data, np.diff(ends[np.append(firsts, len(numbers))])

@@ -6,6 +6,7 @@ stems, stop words, folding - see each distinct word once.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from threading import Lock
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -14,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lance_core.common.frozen import frozen
-from lance_core.encoding.kernels import numbers_of
+from lance_core.encoding.kernels import aranges, numbers_of, starts_of
 from lance_core.index.text.characters import alphanumeric, fold, lower, not_space, stop_words
 from lance_core.sql.kernels import pc
 
@@ -52,11 +53,10 @@ class Tokens:
 
 @frozen
 class _Cut:
-    """Bounds of words in bytes, the text of each, and its place in the text."""
+    """Bytes of words, one behind the other, the number of bytes of each, its text, and its place in the text."""
 
     data: UInt8s
-    starts: Int64s
-    ends: Int64s
+    sizes: Int64s
     owners: Int64s
     positions: Int64s
 
@@ -78,10 +78,10 @@ class Analyzer:
 
     def tokens(self, text: str) -> list[tuple[str, int]]:
         """Return the words of a text and their places."""
-        data = text.encode()
-        bounds = np.array([0, len(data)], np.int64)
-        cut = self._cut(np.frombuffer(data, np.uint8), bounds, np.zeros(1, np.int64))
-        spans = [data[start:end] for start, end in zip(cut.starts.tolist(), cut.ends.tolist(), strict=True)]
+        encoded = np.frombuffer(text.encode(), np.uint8)
+        cut = self._cut(encoded, np.array([0, len(encoded)], np.int64), np.zeros(1, np.int64))
+        data = cut.data.tobytes()
+        spans = [data[start:end] for start, end in pairwise(starts_of(cut.sizes).tolist())]
         terms = zip(self._terms_of(spans), cut.positions.tolist(), strict=True)
         return [(term, position) for term, position in terms if term is not None]
 
@@ -102,14 +102,16 @@ class Analyzer:
         if self.options.base_tokenizer == "raw":  # an empty text is a word, null is none
             texts, owners = texts.drop_null(), np.flatnonzero(np.asarray(texts.is_valid()))
         cut = self._cut(*_buffers(texts), owners)
-        encoded = _spans(cut).dictionary_encode()
-        becomes = self._terms_of(encoded.dictionary.to_pylist())
-        terms = [term for term in dict.fromkeys(becomes) if term is not None]
-        numbers = {None: -1, **dict(zip(terms, range(len(terms)), strict=True))}
-        codes = np.fromiter(map(numbers.__getitem__, becomes), np.int64, len(becomes))[numbers_of(encoded.indices)]
+        spans = _binaries(cut).dictionary_encode()
+        terms = pa.array(self._terms_of(spans.dictionary.to_pylist()), pa.large_string()).dictionary_encode()
+        numbers = np.asarray(pc.fill_null(terms.indices.cast(pa.int64()), -1))
+        codes = numbers[numbers_of(spans.indices)]
         selected = codes >= 0
         return Tokens(
-            terms=terms, codes=codes[selected], owners=cut.owners[selected], positions=cut.positions[selected]
+            terms=terms.dictionary.to_pylist(),
+            codes=codes[selected],
+            owners=cut.owners[selected],
+            positions=cut.positions[selected],
         )
 
     def _terms_of(self, spans: Sequence[bytes]) -> list[str | None]:
@@ -156,7 +158,8 @@ class Analyzer:
         fits = behind <= firsts[1:][owners[slots]][:, None]
         rows, _ = np.nonzero(fits)
         chosen = slots[rows]
-        return _Cut(data, begins[chosen], begins[behind[fits]], owners[chosen], np.zeros(len(chosen), np.int64))
+        starts, ends = begins[chosen], begins[behind[fits]]
+        return _Cut(data[aranges(starts, ends - starts)], ends - starts, owners[chosen], np.zeros_like(chosen))
 
 
 def _stemmer(language: str) -> Callable[[str], str]:
@@ -221,7 +224,7 @@ def _buffers(texts: pa.Array) -> tuple[UInt8s, Int64s]:
 
 def _whole(data: UInt8s, bounds: Int64s, owners: Int64s) -> _Cut:
     """Return texts as words, empty ones too."""
-    return _Cut(data, bounds[:-1], bounds[1:], owners, np.zeros(len(owners), np.int64))
+    return _Cut(data, np.diff(bounds), owners, np.zeros(len(owners), np.int64))
 
 
 def _runs(data: UInt8s, bounds: Int64s, table: Bools) -> _Cut:
@@ -229,7 +232,7 @@ def _runs(data: UInt8s, bounds: Int64s, table: Bools) -> _Cut:
     inside = _of_characters(data, table)
     if not len(data):
         empty = np.empty(0, np.int64)
-        return _Cut(data, empty, empty, empty, empty)
+        return _Cut(data, empty, empty, empty)
     is_start, is_end = inside.copy(), inside.copy()
     is_start[1:] &= ~inside[:-1]
     is_end[:-1] &= ~inside[1:]
@@ -238,9 +241,9 @@ def _runs(data: UInt8s, bounds: Int64s, table: Bools) -> _Cut:
     is_start[firsts] = inside[firsts]
     is_end[lasts] = inside[lasts]
     starts, ends = np.flatnonzero(is_start), np.flatnonzero(is_end) + 1
-    owners = np.searchsorted(bounds, starts, side="right") - 1
-    before = np.searchsorted(starts, bounds[:-1])
-    return _Cut(data, starts, ends, owners, np.arange(len(starts)) - before[owners])
+    counts = np.diff(np.searchsorted(starts, bounds))
+    owners = np.repeat(np.arange(len(counts)), counts)
+    return _Cut(data[inside], ends - starts, owners, aranges(np.zeros_like(counts), counts))
 
 
 def _of_characters(data: UInt8s, table: Bools) -> Bools:
@@ -252,13 +255,9 @@ def _of_characters(data: UInt8s, table: Bools) -> Bools:
     return np.repeat(table[code_points], np.diff(np.append(begins, len(data))))
 
 
-def _spans(cut: _Cut) -> pa.Array:
+def _binaries(cut: _Cut) -> pa.Array:
     """Return words as an Arrow array."""
-    lengths = cut.ends - cut.starts
-    offsets = np.zeros(len(lengths) + 1, np.int64)
-    np.cumsum(lengths, out=offsets[1:])
-    # Byte i of all words together is byte i of the data, moved by what lies before its word.
-    slots = np.repeat(cut.starts - offsets[:-1], lengths)
-    slots += np.arange(len(slots))
-    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(cut.data[slots])]
-    return pa.Array.from_buffers(pa.large_binary(), len(lengths), buffers)
+    offsets = starts_of(cut.sizes)
+    return pa.Array.from_buffers(
+        pa.large_binary(), len(cut.sizes), [None, pa.py_buffer(offsets), pa.py_buffer(cut.data)]
+    )

@@ -6,7 +6,7 @@ import math
 import struct
 from collections import defaultdict
 from dataclasses import field
-from itertools import count, pairwise
+from itertools import count
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from lance_core.index.text.inverted_partition import Partition
 
 Int64s: TypeAlias = npt.NDArray[np.int64]
+UInt8s: TypeAlias = npt.NDArray[np.uint8]
 UInt32s: TypeAlias = npt.NDArray[np.uint32]
 
 _PAIR_BYTES = 64
@@ -252,10 +253,10 @@ def _posting_batches(merged: _Run, lengths: Int64s, schema: pa.Schema) -> Iterat
 
 def _posting_batch(part: _Run, lengths: Int64s, schema: pa.Schema) -> pa.RecordBatch:
     score = struct.pack("<f", _LARGEST_SCORE)
-    blocks = encode_postings(part.documents, part.frequencies, lengths, score)
+    blocks = _binaries(*encode_postings(part.documents, part.frequencies, lengths, score))
     counts = -(-lengths // BLOCK)
     columns = [
-        _lists(pa.array(blocks, pa.large_binary()), counts),
+        _lists(blocks, counts),
         pa.array(np.full(len(lengths), _LARGEST_SCORE, np.float32)),
         pa.array(lengths.astype(np.uint32)),
     ]
@@ -271,15 +272,17 @@ def _position_columns(part: _Run, lengths: Int64s, counts: Int64s) -> list[pa.Ar
     owners = np.repeat(np.arange(len(lengths)), counts)
     slots = np.arange(len(owners)) - np.repeat(np.cumsum(counts) - counts, counts)
     sizes = np.minimum(lengths[owners] - slots * BLOCK, BLOCK)
-    blocks = encode_positions(part.positions, part.frequencies, sizes)
-    block_bytes = np.array([len(block) for block in blocks], np.int64)
+    data, block_bytes = encode_positions(part.positions, part.frequencies, sizes)
     ends = np.concatenate([[0], np.cumsum(block_bytes)])
     firsts = np.concatenate([[0], np.cumsum(counts)])
-    data = b"".join(blocks)
-    cuts = ends[firsts].tolist()
     offsets = (ends[:-1] - ends[firsts[owners]]).astype(np.uint32)
-    joined = [data[low:high] for low, high in pairwise(cuts)]
-    return [pa.array(joined, pa.large_binary()), _lists(pa.array(offsets), counts)]
+    return [_binaries(data, np.diff(ends[firsts])), _lists(pa.array(offsets), counts)]
+
+
+def _binaries(data: UInt8s, sizes: Int64s) -> pa.Array:
+    """Return bytes, which lie one behind the other, as values of these sizes."""
+    ends = np.concatenate([[0], np.cumsum(sizes)])
+    return pa.Array.from_buffers(pa.large_binary(), len(sizes), [None, pa.py_buffer(ends), pa.py_buffer(data)])
 
 
 def _lists(values: pa.Array, counts: Int64s) -> pa.Array:

@@ -34,9 +34,9 @@ from lance_core.query import BooleanQuery, FullTextOperator, MatchQuery, MultiMa
 SCORE = b"\0\0\0\0"
 
 
-def joined(blocks):
-    ends = np.concatenate([[0], np.cumsum([len(block) for block in blocks])]).astype(np.int64)
-    return np.frombuffer(b"".join(blocks), np.uint8), ends
+def with_bounds(data, sizes):
+    """Blocks and the size of each, as those who decode them want them."""
+    return data, np.concatenate([[0], np.cumsum(sizes)])
 
 
 def words_of(lengths, seed):
@@ -86,7 +86,7 @@ def test_variable_length_integers_come_back(numbers):
 def test_postings_and_positions_come_back(lengths, seed):
     documents, frequencies, counts = words_of(lengths, seed)
     blocks = encode_postings(documents, frequencies, counts, SCORE)
-    found = decode_postings(*joined(blocks), counts, path="x")
+    found = decode_postings(*with_bounds(*blocks), counts, path="x")
     assert (found[0] == documents).all()
     assert (found[1] == frequencies).all()
     sizes = np.array([min(128, count - first) for count in lengths for first in range(0, count, 128)], np.int64)
@@ -94,7 +94,7 @@ def test_postings_and_positions_come_back(lengths, seed):
     frequencies[: seed % 3] = 300  # more than fit in one group
     positions = np.concatenate([np.cumsum(rng.integers(1, 99, count)) for count in frequencies.tolist()])
     blocks = encode_positions(positions, frequencies, sizes)
-    assert (decode_positions(*joined(blocks), frequencies, sizes, path="x") == positions).all()
+    assert (decode_positions(*with_bounds(*blocks), frequencies, sizes, path="x") == positions).all()
 
 
 @given(
@@ -110,7 +110,7 @@ def test_positions_of_some_documents_are_those_among_all(frequencies, most, seed
     positions = np.concatenate([np.cumsum(rng.integers(most >> 1, most, count)) for count in frequencies]) >> 8
     sizes = np.array([min(128, len(counts) - first) for first in range(0, len(counts), 128)], np.int64)
     chosen = np.flatnonzero(rng.random(len(counts)) < share)
-    data, starts = joined(encode_positions(positions, counts, sizes))
+    data, starts = with_bounds(*encode_positions(positions, counts, sizes))
     result = decode_positions_of(data, starts, counts, chosen, path="x")
     of_each = np.split(positions, np.cumsum(counts)[:-1])
     assert result.tolist() == np.concatenate([[], *(of_each[number] for number in chosen)]).tolist()
@@ -135,7 +135,7 @@ def outcomes_of_damage(data, decode, num_items):
 
 def test_damaged_postings_are_errors_and_never_wrong_answers():
     documents, frequencies, counts = words_of([300, 5], 1)
-    data, ends = joined(encode_postings(documents, frequencies, counts, SCORE))
+    data, ends = with_bounds(*encode_postings(documents, frequencies, counts, SCORE))
     outcomes = outcomes_of_damage(
         data, lambda damaged: decode_postings(damaged, ends, counts, path="x")[0], len(documents)
     )
@@ -239,7 +239,7 @@ def test_damaged_positions_are_errors_and_never_of_other_documents():
     frequencies = np.random.default_rng(0).integers(1, 5, 300).astype(np.uint32)
     positions = np.concatenate([np.arange(count) * 7 for count in frequencies.tolist()])
     counts = np.array([128, 128, 44])
-    data, ends = joined(encode_positions(positions, frequencies, counts))
+    data, ends = with_bounds(*encode_positions(positions, frequencies, counts))
     outcomes = outcomes_of_damage(
         data, lambda damaged: decode_positions(damaged, ends, frequencies, counts, path="x"), len(positions)
     )

@@ -8,10 +8,7 @@ from hypothesis import strategies as st
 from lance_core.format.index import fst
 from lance_core.format.index.fst import Fst
 from lance_core.format.index.fst_build import encode_fst
-from lance_core.format.index.inverted_index import TextOptions
-from lance_core.index.text import analyzer
 from lance_core.index.text.inverted_words import ColumnWords, NearPattern, TransducerWords
-from lance_core.index.text.json_analyzer import make_analyzer
 
 WORDS = sorted(["", "fox", "foxes", "fax", "fix", "dog", "straße", "日本", "日曜"])
 
@@ -56,22 +53,6 @@ def test_words_are_read_though_few_nodes_are_remembered(monkeypatch):
     words = sorted(f"{begin}{middle}ing".encode() for begin in "abcdef" for middle in range(100))
     monkeypatch.setattr(fst, "_MOST_SHARED", 2)
     assert [word for word, _ in Fst(encode_fst(words), path="x").items()] == words
-
-
-def test_stems_are_found_once_in_a_process(monkeypatch):
-    """A batch that is appended has most of the words of those before."""
-    words = [f"unlikely{letter}ings" for letter in "abcdefgh"]
-    long = "unlikely" * 10
-    found, make = [], analyzer._language_stemmer
-
-    def stemmer(language):
-        return lambda word: (found.append(word), make(language)(word))[1]
-
-    monkeypatch.setattr(analyzer, "_language_stemmer", stemmer)
-    for _ in range(3):
-        tokens = make_analyzer(TextOptions(max_token_length=None)).tokens(" ".join([*words, long]))
-        assert [word for word, _ in tokens] == list(map(make("English"), [*words, long]))
-    assert sorted(found) == sorted([*words, *[long] * 3])  # long ones would take much memory
 
 
 @pytest.mark.parametrize("form", ["transducer", "columns"])
