@@ -41,12 +41,13 @@ class Scalar(NamedTuple):
     Attributes:
         read: Reads a value.
         shape: What values are.
-        open: Decompresses the buffer first; None if it can be read as it is.
+        open: Makes one buffer to read from of those of a chunk, as by decompressing it; None if its only buffer can be
+            read as it is.
     """
 
     read: Read
     shape: Shape
-    open: Callable[[memoryview], memoryview] | None = None
+    open: Callable[..., memoryview] | None = None
 
 
 @frozen(kw_only=True)

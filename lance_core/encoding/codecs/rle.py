@@ -6,14 +6,15 @@ u64 bytes of run values, run values, run lengths. Source: message ``Rle``.
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from lance_core.common.frozen import frozen
 from lance_core.encoding.codecs.bitpack import most_values
-from lance_core.encoding.codecs.codec import Codec, block_by_block, decode_integers, has_bytes, one_block
+from lance_core.encoding.codecs.codec import Codec, Scalar, block_by_block, decode_integers, has_bytes, one_block
 from lance_core.encoding.codecs.flat import WORD_BITS, from_bytes, word_dtype
 from lance_core.encoding.codecs.general import decompress_chunks
 from lance_core.encoding.codecs.sequences import read_words
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
 
 _HEADER = 8
 _MAX_RUN = 255
+_BYTE_BITS = 8
 _LEVEL_RUNS = Rle(16, 8)
 _SHORT_RUN = 6
 """Runs of fewer values on average are short."""
@@ -124,6 +126,31 @@ def _read_runs(encoding: Rle, chunks: Chunks) -> tuple[npt.NDArray[Any], Bytes |
     if (run_totals[1:] - run_totals[:-1] != chunks.counts).any():
         raise CorruptDataError("Rle: run lengths of a chunk do not add up to its number of values")
     return from_bytes(gather(chunks.buffers[0], chunks.starts[0], value_sizes), bits).data, lengths, totals[1:]
+
+
+def decode_one(encoding: Rle) -> Scalar | None:
+    """Return what reads single values; None for longer runs than lance_core writes."""
+    if encoding.length_bits != _BYTE_BITS:
+        return None
+    width = word_dtype(encoding.bits).itemsize
+
+    def read(memory: memoryview, at: int, size: int, count: int, index: int) -> bytes:
+        first = at + _HEADER
+        lengths_at = first + int.from_bytes(memory[at:first], "little")
+        ends = list(accumulate(memory[lengths_at : at + size]))
+        if len(ends) * width != lengths_at - first:
+            raise CorruptDataError("Rle: a chunk has a different number of run values and run lengths")
+        if not ends or ends[-1] != count:
+            raise CorruptDataError("Rle: run lengths of a chunk do not add up to its number of values")
+        value_at = first + bisect_right(ends, index) * width
+        return bytes(memory[value_at : value_at + width])
+
+    return Scalar(read, ("words", width), _as_block)
+
+
+def _as_block(values: memoryview, lengths: memoryview) -> memoryview:
+    """Return run values and run lengths in the form of a block."""
+    return memoryview(b"".join((len(values).to_bytes(_HEADER, "little"), values, lengths)))
 
 
 def decode_levels(encoding: Rle, data: bytes, count: int) -> npt.NDArray[np.uint8] | None:
@@ -316,7 +343,14 @@ def _unpack_runs(encoding: BlockRle, chunks: Chunks) -> tuple[Rle, Chunks]:
     return Rle(bits, 32), Chunks(buffers=buffers, starts=starts, sizes=sizes, counts=chunks.counts)
 
 
-RLE = Codec(serves=Rle, decode=decode, decode_at=decode_at, decode_levels=decode_levels, num_buffers=lambda _: 2)
+RLE = Codec(
+    serves=Rle,
+    decode=decode,
+    decode_at=decode_at,
+    decode_one=decode_one,
+    decode_levels=decode_levels,
+    num_buffers=lambda _: 2,
+)
 BLOCK_RLE = Codec(
     serves=BlockRle,
     num_buffers=lambda encoding: has_bytes(encoding.values) + has_bytes(encoding.lengths),

@@ -40,7 +40,7 @@ class ScalarReader:
     """Reads single values of chunks of one layout.
 
     Attributes:
-        header: Number of levels, bytes of levels if there are any, bytes of values; the rest is padding.
+        header: Number of levels, bytes of levels if there are any, of each buffer of values; the rest is padding.
         level: Reads a definition level; None if there are none.
         value: Reads a value.
     """
@@ -63,10 +63,12 @@ class ScalarReader:
         num_levels, parts = parts_of_chunk(self.header, memory, start, size)
         if self.level is not None and num_levels != count:
             raise CorruptDataError("a chunk without lists has another number of levels than of values")
-        (levels_at, level_size), (at, value_size) = parts[0], parts[-1]
+        levels_at, level_size = parts[0]
         if self.value.open is None:
+            at, value_size = parts[-1]
             return memory, at, value_size, count, memory, levels_at, level_size
-        values = self.value.open(memory[at : at + value_size])
+        buffers = parts if self.level is None else parts[1:]
+        values = self.value.open(*[memory[at : at + value_size] for at, value_size in buffers])
         return values, 0, len(values), count, memory, levels_at, level_size
 
     def read(self, opened: Opened, index: int) -> tuple[int, bytes]:
@@ -92,7 +94,7 @@ class ScalarReader:
 
 def scalar_reader(layout: MiniBlockLayout) -> ScalarReader | None:
     """Return the reader of single values of a layout; None if that takes more than a few bytes."""
-    if layout.rep is not None or layout.num_buffers != 1:
+    if layout.rep is not None or layout.num_buffers != registry.num_buffers(layout.values):
         return None
     value, level = registry.scalar_of(layout.values), None
     if layout.definition is not None:
@@ -132,9 +134,9 @@ def parts_of_chunk(header: Struct, memory: memoryview, start: int, size: int) ->
 
 
 def chunk_header(layout: MiniBlockLayout) -> Struct:
-    """Return number of levels, bytes of each buffer of levels, bytes of the values; padded to eight bytes."""
+    """Return number of levels, bytes of each buffer of levels and of values; padded to eight bytes."""
     num_levels = (layout.rep is not None) + (layout.definition is not None)
-    fields = "<H" + "H" * num_levels + ("I" if layout.has_large_chunk else "H")
+    fields = "<H" + "H" * num_levels + ("I" if layout.has_large_chunk else "H") * layout.num_buffers
     return Struct(f"{fields}{-Struct(fields).size % 8}x")
 
 

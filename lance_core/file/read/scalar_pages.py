@@ -277,7 +277,7 @@ def _open_chunks(read: ColumnRead, index: MiniBlockIndex, shape: Shape) -> Scala
 def _open_even(column: Column, number: int, layout: FullZipLayout, shape: Shape) -> ScalarPage | None:
     value = registry.scalar_of(layout.values)
     has_more = full_zip.has_index(layout) or full_zip.control_bytes(layout)
-    is_even = not has_more and value is not None and value.shape == shape
+    is_even = not has_more and value is not None and value.shape == shape and value.open is None
     page, width = column.pages[number], full_zip.stride(layout)
     if not is_even or width != shape[1] or width * page.num_rows > page.buffers[0][1]:
         return None

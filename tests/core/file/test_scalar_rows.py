@@ -45,6 +45,7 @@ COLUMNS = {
     "fixed": pa.array(_often(lambda row: bytes([row % 256]) * 3), pa.binary(3)),
     "vectors": pa.array(_often(lambda row: [row, 1.5, -row]), pa.list_(pa.float32(), 3)),
     "wide vectors": pa.FixedSizeListArray.from_arrays(pa.array(RNG.random(ROWS * 300), pa.float32()), 300),
+    "runs": pa.array([row // 300 for row in range(ROWS)], pa.uint32()),
     "one value": pa.array([2.5] * ROWS),
     "one word": pa.array(["same"] * ROWS),
     "nothing": pa.nulls(ROWS, pa.int32()),
@@ -92,7 +93,7 @@ def test_same_rows(data_file, name, version, max_chunksize):
             _take(reader, rows).validate(full=True)
 
 
-@pytest.mark.parametrize("name", ["numbers", "times", "words", "wide vectors", "one value", "structs",
+@pytest.mark.parametrize("name", ["numbers", "times", "words", "wide vectors", "runs", "one value", "structs",
                                   "lists", "long lists", "very long lists", "lists of structs", "lists of lists",
                                   "maps"])  # fmt: skip
 def test_these_are_read_one_by_one(data_file, monkeypatch, name):
@@ -132,7 +133,7 @@ def test_a_row_of_very_many_chunks_is_read_otherwise(data_file, monkeypatch):
     assert _take(data_file.open(), [2]).to_pylist() == table.slice(2).to_pylist()
 
 
-@pytest.mark.parametrize("name", ["numbers", "words", "texts", "structs", "lists", "very long lists",
+@pytest.mark.parametrize("name", ["numbers", "words", "texts", "runs", "structs", "lists", "very long lists",
                                   "lists of structs", "maps"])  # fmt: skip
 def test_damage_is_named(data_file, monkeypatch, name):
     """Without checksums: the right rows, others, or an error that says so; never anything else."""

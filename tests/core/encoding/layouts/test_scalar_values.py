@@ -1,5 +1,7 @@
 """Values read one by one are those that a whole chunk decodes to; damage is named, never read beyond."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -28,6 +30,7 @@ VALUES = {
     **{f"flat u{n}": FixedValues(RNG.integers(0, 256, COUNT * n, np.uint8).view(f"<u{n}")) for n in (1, 2, 4, 8)},
     **{f"packed u{n}": FixedValues(RNG.integers(0, 50, COUNT).astype(f"<u{n}")) for n in (1, 2, 4, 8)},
     "wide packed": FixedValues(RNG.integers(0, 1 << 50, COUNT, np.uint64)),
+    **{f"runs u{n}": FixedValues(np.arange(COUNT, dtype=f"<u{n}") // np.dtype(f"<u{n}").type(90)) for n in (2, 4, 8)},
     "bits": FixedValues(RNG.random(COUNT) < 0.5),
     "decimal": FixedValues(RNG.integers(0, 256, (COUNT, 16), np.uint8)),
     "strings": _strings(np.int32),
@@ -110,6 +113,7 @@ def test_damage_is_named(name):
 def test_what_takes_more_than_a_look_is_left_to_others():
     runs = FixedValues(np.repeat(np.arange(50, dtype=np.uint32), 50))
     decoded = Decoded(levels=Levels((Layer.ALL_VALID_ITEM,), None, None), values=runs, num_slots=len(runs))
-    page = mini_block.encode(decoded, None, PageOptions())
-    assert isinstance(page.layout.values, Rle)
-    assert scalar_reader(page.layout) is None
+    layout = mini_block.encode(decoded, None, PageOptions()).layout
+    assert layout.values == Rle(32, 8)
+    assert scalar_reader(layout) is not None
+    assert scalar_reader(replace(layout, values=Rle(32, 16))) is None
