@@ -45,6 +45,10 @@ run is small, so that the first batch comes early; of files with pages of few ro
 before. With 2^17 rows of 19 columns a scan of files of 2,500 rows takes a tenth less CPU time than with 2^16, and a
 stream a quarter less than with 2^15."""
 
+_KEPT_RUN_ROWS, _KEPT_RUN_VALUES = 1 << 19, 1 << 23
+"""Likewise of a read that keeps all rows: with a step of every column for 50 files of 10,000 rows instead of ten it
+takes a tenth less."""
+
 _NOT_SMALL: tuple[int | None, bool] = (None, False)
 
 RowSource: TypeAlias = "FragmentReader | FragmentRun"
@@ -217,7 +221,9 @@ def _runs(
     projections = [projection for projection in projections if projection.fields]
     num_columns = sum([len(projection.fields) for projection in projections])
     most_rows = smallest = max(step, _FIRST_RUN_ROWS)
-    largest = max(smallest, min(_RUN_ROWS, _RUN_VALUES // max(1, num_columns)))
+    is_kept = plan is not None and plan.is_kept
+    run_rows, run_values = (_KEPT_RUN_ROWS, _KEPT_RUN_VALUES) if is_kept else (_RUN_ROWS, _RUN_VALUES)
+    largest = max(smallest, min(run_rows, run_values // max(1, num_columns)))
     run: list[FragmentReader] = []
     is_narrow, num_rows, num_bytes, num_large = False, 0, 0, 0
     for fragment in fragments:

@@ -140,6 +140,18 @@ def test_the_first_run_of_a_stream_is_small(tmp_path, runs, monkeypatch):
     assert runs == [2, 4, 8, 8, 8, 8, 2]
 
 
+def test_what_is_kept_is_read_in_larger_runs_than_a_stream(tmp_path, runs, monkeypatch):
+    write_dataset(rows(30 * 20).select(["id"]), str(tmp_path / "t"), max_rows_per_file=30)
+    for name, bound in (("_FIRST_RUN_ROWS", 64), ("_RUN_ROWS", 128), ("_KEPT_RUN_ROWS", 256)):
+        monkeypatch.setattr(fragment_run, name, bound)
+    found = dataset(str(tmp_path / "t")).scanner(batch_size=15).to_table()
+    assert runs == [2, 4, 8, 6]
+    runs.clear()
+    streamed = list(dataset(str(tmp_path / "t")).to_batches(batch_size=15))
+    assert runs == [2, 4, 4, 4, 4, 2]
+    assert pa.Table.from_batches(streamed).equals(found)
+
+
 def test_what_would_need_much_memory_is_read_file_by_file(table, monkeypatch):
     whole = table.to_table()
     monkeypatch.setattr(strategy, "MOST_JOINED_BYTES", 100)
