@@ -143,11 +143,11 @@ class Container:
         check_limit("max_checksum_bytes", self._global_table[number][1], "bytes of checksums of blob files")
         return self.global_buffer(number)
 
-    def file_layout(self, encoding: Callable[[bytes], str], *, inner: bool) -> FileLayout:
+    def file_layout(self, decode: Callable[[bytes], object], *, inner: bool) -> FileLayout:
         """Return the layout of the file.
 
         Args:
-            encoding: Text for the encoding of a page.
+            decode: Decodes the layout of a page.
             inner: As for `fields_with_columns`.
 
         Raises:
@@ -162,7 +162,7 @@ class Container:
                 path=path,
                 logical_type=field.logical_type,
                 pages=tuple(
-                    PageSummary(buffers=page.buffers, num_rows=page.num_rows, encoding=encoding(page.layout))
+                    PageSummary(buffers=page.buffers, num_rows=page.num_rows, layout=decode(page.layout))
                     for page in pages[number]
                 ),
             )

@@ -20,12 +20,19 @@ class PageSummary:
     Attributes:
         buffers: Absolute position and size of each buffer.
         num_rows: Rows (items, for what lies below lists in files of version 2.0).
-        encoding: How they are encoded, as text.
+        layout: How they are encoded: a frozen value that `lance_core.format.file.notation` describes.
     """
 
     buffers: tuple[tuple[int, int], ...]
     num_rows: int
-    encoding: str
+    layout: object
+
+    @property
+    def encoding(self) -> str:
+        """Text for their encoding."""
+        from lance_core.format.file.notation import notation  # noqa: PLC0415 only descriptions need it
+
+        return notation(self.layout)
 
     @property
     def num_bytes(self) -> int:

@@ -108,7 +108,7 @@ class ContentLegacy:
                     PageSummary(
                         buffers=((int(position), max(0, int(ends[np.searchsorted(positions, position)] - position))),),
                         num_rows=int(length),
-                        encoding=field.logical_type,
+                        layout=field.logical_type,
                     )
                     for position, length in tables[numbers[field.id]]
                     if length

@@ -23,7 +23,6 @@ from lance_core.errors import CorruptDataError, InvalidInputError
 from lance_core.file.file_layout import field_of_column, fields_with_columns
 from lance_core.file.read.nodes import OffsetPages, ValuePages, open_field
 from lance_core.format.file.array_encoding import Dictionary, ListOffsets, decode_array_encoding
-from lance_core.format.file.notation import notation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -205,7 +204,7 @@ class ContentV20:
 
     def file_layout(self) -> FileLayout:
         """Return the layout of the file."""
-        return self._container.file_layout(lambda layout: notation(decode_array_encoding(layout)), inner=True)
+        return self._container.file_layout(decode_array_encoding, inner=True)
 
     def fields(self, projection: Schema, columns: Mapping[int, int], cache: FileCache) -> list[FieldReader]:
         """Open the fields of a projection.

@@ -47,9 +47,7 @@ class ContentV21:
 
     def file_layout(self) -> FileLayout:
         """Return what the file is made of."""
-        from lance_core.format.file.notation import notation  # noqa: PLC0415 only descriptions need it
-
-        return self._container.file_layout(lambda layout: notation(decode_layout(layout)), inner=False)
+        return self._container.file_layout(decode_layout, inner=False)
 
     def pattern(self, wanted: Wanted) -> Pattern | None:
         """Return what other small files have in common with this one if they can be read like it."""

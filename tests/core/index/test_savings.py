@@ -5,6 +5,7 @@ import pytest
 
 import lance_core
 import lance_core.sql.parse
+from lance_core.format.file import notation
 from lance_core.index.scalar.btree_pages import PageCache
 
 
@@ -73,3 +74,12 @@ def test_a_condition_is_parsed_once_for_a_schema(dataset, monkeypatch):
     dataset.alter_columns({"path": "t", "name": "u"})
     assert dataset.count_rows("k < 17 AND k > 12") == 4
     assert parsed == ["k < 17 AND k > 12"] * 2
+
+
+def test_sizes_of_columns_are_told_without_text_of_their_encodings(dataset, monkeypatch):
+    def refuse(value):
+        raise AssertionError(f"{value} is described")
+
+    monkeypatch.setattr(notation, "notation", refuse)
+    assert sum(field.bytes_on_disk for field in dataset.stats.data_stats().fields) > 0
+    assert "saved 4 pages" in dataset.scanner(filter="k = 77").analyze_plan()
