@@ -21,7 +21,6 @@ from lance_core.encoding.layouts.small_page import (
 )
 from lance_core.encoding.shred import Nesting, build_levels
 from lance_core.errors import InvalidInputError
-from lance_core.file.write.v2_1 import FieldWriterV21
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from lance_core.encoding.options import PageOptions
     from lance_core.encoding.repdef import Levels
     from lance_core.file.write.v2_0 import FieldWriterV20
+    from lance_core.file.write.v2_1 import FieldWriterV21
 
 _BYTES_AT_ONCE = 1 << 23
 """Rows of neighbouring columns whose pages are in memory together."""
@@ -90,7 +90,7 @@ def num_bytes_of(array: pa.Array) -> int:
 
 def encode_together(
     columns: Iterable[Collected], options: PageOptions
-) -> Iterator[tuple[list[Collected], dict[int, EncodedPage | None]]]:
+) -> Iterator[tuple[list[Collected], list[EncodedPage | None]]]:
     """Encode what columns have collected.
 
     Args:
@@ -98,7 +98,7 @@ def encode_together(
         options: How to write fields of which nothing but the type is said.
 
     Yields:
-        Neighbouring columns, and their pages by number; none for those that are better off alone.
+        Neighbouring columns, and the page of each; None for those that are better off alone.
     """
     some: list[Collected] = []
     num_bytes = 0
@@ -111,10 +111,10 @@ def encode_together(
     yield some, _encode_some(some, options)
 
 
-def _encode_some(columns: Sequence[Collected], options: PageOptions) -> dict[int, EncodedPage | None]:
+def _encode_some(columns: Sequence[Collected], options: PageOptions) -> list[EncodedPage | None]:
     groups: dict[tuple[_Encode, int, int], dict[int, tuple[Any, Levels]]] = {}
     for number, column in enumerate(columns):
-        if not isinstance(column.writer, FieldWriterV21) or not column.writer.is_bare or not column.arrays:
+        if not column.writer.is_bare or not column.arrays:
             continue
         if column.num_rows > MAX_VALUES:
             continue
@@ -135,10 +135,11 @@ def _encode_some(columns: Sequence[Collected], options: PageOptions) -> dict[int
             if array.null_count:
                 array = pa.Array.from_buffers(array.type, count, [None, *array.buffers()[1:]], 0, array.offset)
             groups.setdefault((encode_strings, identity, count), {})[number] = array, levels
-    pages: dict[int, EncodedPage | None] = {}
+    pages: list[EncodedPage | None] = [None] * len(columns)
     for (encode, _, _), members in groups.items():
         values, levels = zip(*members.values(), strict=True)
-        pages.update(zip(members, encode(values, options, levels), strict=True))
+        for number, page in zip(members, encode(values, options, levels), strict=True):
+            pages[number] = page
     return pages
 
 

@@ -48,6 +48,7 @@ class FieldWriterV20:
         InvalidInputError: Metadata that asks for what cannot be.
     """
 
+    is_bare = False
     needs_check = True
 
     def __init__(self, field: Field) -> None:

@@ -165,7 +165,7 @@ class DataFileWriter:
         self.columns = [Collected(writer) for writer in _field_writers(schema, self._version, self._blobs)]
         self.options = free_options(self._version.name, profile_of(schema.metadata))
         self._position = 0
-        self._waiting: list[bytes] = []
+        self._waiting: list[bytes | Bytes] = []
         self._handed_over = 0
         self._num_rows = 0
         self._page_bytes = PAGE_BYTES if page_bytes is None else page_bytes
@@ -399,7 +399,7 @@ class DataFileWriter:
         position = self._position + gap
         self._position = position + size
         if size <= _SMALL_BUFFER:
-            self._waiting += (_PADDING[:gap], data if isinstance(data, bytes) else data.tobytes())
+            self._waiting += (_PADDING[:gap], data)
             if self._position - self._handed_over >= _MANY_BYTES:
                 self._write_waiting()
         else:
@@ -446,8 +446,8 @@ def _finish_together(writers: Sequence[DataFileWriter]) -> list[WrittenDataFile]
     owners = iter([writer for writer in writers for _ in writer.columns])
     columns = [column for writer in writers for column in writer.columns]
     for some, pages in encode_together(columns, writers[0].options):
-        for number, (column, owner) in enumerate(zip(some, owners, strict=False)):
-            owner.write_collected(column, pages.pop(number, None))
+        for column, page, owner in zip(some, pages, owners, strict=False):
+            owner.write_collected(column, page)
     return [writer.end() for writer in writers]
 
 
