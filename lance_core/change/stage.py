@@ -25,7 +25,7 @@ from lance_core.table.naming import naming
 from lance_core.telemetry import Span
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
     import pyarrow as pa
 
@@ -202,7 +202,7 @@ def staged_files(
     progress: StagingProgress | None = None,
     meanwhile: Callable[[], object] | None = None,
     completion: Completion | None = None,
-) -> Iterator[FileStaging]:
+) -> Generator[FileStaging]:
     """Write data files until the block ends, then finish them all. If either fails, all are removed again.
 
     Args:
