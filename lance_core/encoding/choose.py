@@ -188,12 +188,8 @@ def choose_words(
         encoding, chunks = _maybe_compressed(*flat_chunks, best, codecs, split_pays=options.codecs.split_long)
         if not isinstance(encoding, Flat):
             return encoding, chunks
-    pays = _packing_pays(bits, plain_bytes, packed_bytes, is_small=is_small) and max_values >= fastlanes.BLOCK
-    return Way.PACKED if pays else Way.PLAIN
-
-
-def _packing_pays(bits: int, plain_bytes: int, packed_bytes: int, *, is_small: bool = False) -> bool:
-    return packed_bytes <= plain_bytes * (_PACKED_PAYS_IF_SMALL if is_small else _PACKED_PAYS[bits])
+    pays = _PACKED_PAYS_IF_SMALL if is_small else _PACKED_PAYS[bits]
+    return Way.PACKED if packed_bytes <= plain_bytes * pays and max_values >= fastlanes.BLOCK else Way.PLAIN
 
 
 def is_packed_well(plain_bytes: int, packed_bytes: int) -> bool:
@@ -204,7 +200,7 @@ def is_packed_well(plain_bytes: int, packed_bytes: int) -> bool:
 def _most_run_bytes(plain_bytes: int, packed_bytes: int, *, is_small: bool = False) -> int:
     """Return the bytes that runs may take at most; 0 if they are not worth a look."""
     most = int(min(plain_bytes, packed_bytes) * _RUNS_PAY)
-    if is_small and (most < LEAST_RUN_BYTES or is_packed_well(plain_bytes, packed_bytes)):
+    if is_small and (most < LEAST_RUN_BYTES or packed_bytes <= plain_bytes * _PACKED_WELL_IF_SMALL):
         return 0
     return most
 
@@ -311,7 +307,8 @@ def _encode_compressed(
         most = _most_run_bytes(plain_bytes, plain_bytes)
         if sampled_run_bytes(values.data) <= most and (runs := _encode_runs(values, most, options, max_values)):
             candidates.append(runs)
-        if _packing_pays(bits, plain_bytes, bitpack.inline_bytes(values, widths)) and max_values >= fastlanes.BLOCK:
+        is_worth_it = bitpack.inline_bytes(values, widths) <= plain_bytes * _PACKED_PAYS[bits]
+        if is_worth_it and max_values >= fastlanes.BLOCK:
             candidates.append((InlineBitpacking(bits), bitpack.encode_inline(values, widths)))
     if len(candidates) > 1:
         candidates.sort(key=lambda pair: _compressed_bytes(codec, pair[1]))

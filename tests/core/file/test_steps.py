@@ -16,7 +16,7 @@ def _table(num_columns, make):
 
 
 MAKERS = {
-    "small": (lambda: RNG.integers(0, 1000, 1000), 95, 45),
+    "small": (lambda: RNG.integers(0, 1000, 1000), 97, 45),
     "floats": (lambda: RNG.random(1000), 101, 45),
     "words": (lambda: pa.array([f"word {one}" for one in RNG.integers(0, 99, 1000).tolist()]), 140, 60),
 }
