@@ -19,7 +19,7 @@ from lance_core.index.files import SegmentFiles
 from lance_core.index.kinds import KINDS, kind_of_index
 from lance_core.index.protocol import MODEL, RewritableKind, ZonedKind, ZonedSegment
 from lance_core.scan.fragment_reader import FragmentReader
-from lance_core.scan.indexed import naming_index
+from lance_core.scan.indexed import contains, naming_index
 from lance_core.scan.open_files import OpenFiles
 
 if TYPE_CHECKING:
@@ -380,6 +380,6 @@ def _staying(fragment_ids: Collection[int], moves: LaterMoves | None = None) -> 
     def relocate(addresses: Int64s) -> Int64s:
         if moves is not None:
             addresses = moves(addresses)
-        return np.where(np.isin(addresses >> ADDRESS_SHIFT, ids), addresses, -1)
+        return np.where(contains(ids, addresses >> ADDRESS_SHIFT), addresses, -1)
 
     return relocate

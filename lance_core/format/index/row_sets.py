@@ -47,8 +47,9 @@ def parts_of(rows: Int64s) -> list[Part]:
     high = rows >> _SHIFT
     if (high == high[0]).all():
         return [(int(high[0]), _bitmap(rows & _LOW).serialize())]
-    order = np.argsort(high, kind="stable")
-    rows, high = rows[order], high[order]
+    if (high[1:] < high[:-1]).any():
+        order = np.argsort(high, kind="stable")
+        rows, high = rows[order], high[order]
     edges = [0, *(np.flatnonzero(np.diff(high)) + 1).tolist(), len(rows)]
     return [(int(high[start]), _bitmap(rows[start:end] & _LOW).serialize()) for start, end in pairwise(edges)]
 

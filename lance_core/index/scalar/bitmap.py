@@ -350,7 +350,9 @@ class BitmapKind:
 
         batches = (pair for fragment in fragments for pair in fragment.batches(by_row_id=target.with_stable_row_ids))
         pairs = ((values, rows) for rows, values in batches)
-        return write_bitmaps(target.files, target.column.type, pairs, options[MEMORY_OPTION], version=BITMAP_VERSION)
+        return write_bitmaps(
+            target.files, target.column.type, options[MEMORY_OPTION], version=BITMAP_VERSION, pairs=pairs
+        )
 
     def rewrite(self, target: SegmentTarget, segments: Sequence[tuple[Segment, Relocation]]) -> SegmentContent:
         """Merge the rows of each value and write them where they are now."""
@@ -361,7 +363,9 @@ class BitmapKind:
             for segment, relocate in segments
             if isinstance(segment, BitmapSegment)
         ]
-        return write_bitmaps(target.files, target.column.type, relocated(parts), DEFAULT_MEMORY, version=BITMAP_VERSION)
+        return write_bitmaps(
+            target.files, target.column.type, DEFAULT_MEMORY, version=BITMAP_VERSION, sets=relocated(parts)
+        )
 
 
 class LabelListKind:
@@ -396,7 +400,9 @@ class LabelListKind:
         items = (nulls.items(lists, rows) for rows, lists in batches)
         kind = item_type(target.column.type)
         assert kind is not None  # noqa: S101 as above
-        return write_bitmaps(target.files, kind, items, options[MEMORY_OPTION], version=LABEL_LIST_VERSION, nulls=nulls)
+        return write_bitmaps(
+            target.files, kind, options[MEMORY_OPTION], version=LABEL_LIST_VERSION, pairs=items, nulls=nulls
+        )
 
     def rewrite(self, target: SegmentTarget, segments: Sequence[tuple[Segment, Relocation]]) -> SegmentContent:
         """Merge the rows of each item and write them where they are now.
@@ -417,7 +423,7 @@ class LabelListKind:
         kind = item_type(target.column.type)
         assert kind is not None  # noqa: S101 as above
         return write_bitmaps(
-            target.files, kind, relocated(parts), DEFAULT_MEMORY, version=LABEL_LIST_VERSION, nulls=nulls
+            target.files, kind, DEFAULT_MEMORY, version=LABEL_LIST_VERSION, sets=relocated(parts), nulls=nulls
         )
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lance_core.encoding.kernels import starts_of
 from lance_core.format.index.bitmap_index import FILE_NAME, NULL_LISTS_KEY, STATISTICS_KEY, bitmap_schema
 from lance_core.format.index.row_sets import encode_row_set, merged_parts, parts_of
 from lance_core.index.protocol import SegmentContent
@@ -61,10 +63,11 @@ def distinct_items(lists: pa.Array, rows: Int64s) -> tuple[pa.Array, Int64s]:
 def write_bitmaps(
     files: SegmentFiles,
     kind: pa.DataType,
-    pairs: Iterable[tuple[pa.Array, Int64s]],
     max_memory_bytes: int,
     *,
     version: int,
+    pairs: Iterable[tuple[pa.Array, Int64s]] = (),
+    sets: Iterable[tuple[pa.Array, Sequence[Sequence[Part]]]] = (),
     nulls: NullLists | None = None,
 ) -> SegmentContent:
     """Write a bitmap index.
@@ -72,15 +75,18 @@ def write_bitmaps(
     Args:
         files: Where it is written.
         kind: Type of the keys.
-        pairs: Keys and the row of each, in any order; a pair may come more than once.
         max_memory_bytes: Memory that sorting may take.
         version: Version of the layout.
+        pairs: Keys and the row of each, in any order; a pair may come more than once.
+        sets: Keys and the rows of each; a key may come more than once.
         nulls: Rows whose list is null, in indices of lists; complete when all pairs were read.
     """
     schema = bitmap_schema(kind)
     with PostingSort(kind, max_memory_bytes) as postings:
         for keys, rows in pairs:
             postings.add(keys, rows)
+        for keys, parts in sets:
+            postings.add_sets(keys, parts)
         buffers = {} if nulls is None else {NULL_LISTS_KEY: nulls.encode()}
         metadata: dict[str, str] = {}
         files.write(
@@ -102,12 +108,13 @@ def _counting(batches: Iterable[pa.RecordBatch], metadata: dict[str, str]) -> It
     metadata[STATISTICS_KEY] = json.dumps({"num_bitmaps": count}, separators=(",", ":"))
 
 
-def relocated(parts: Sequence[tuple[Content, Relocation]]) -> Iterator[tuple[pa.Array, Int64s]]:
+def relocated(segments: Sequence[tuple[Content, Relocation]]) -> Iterator[tuple[pa.Array, list[list[Part]]]]:
     """Read the keys of indices, and where their rows are now; rows that are gone are left out."""
-    for content, relocate in parts:
+    for content, relocate in segments:
         for keys, sets in content:
-            counts = np.array([len(rows) for rows in sets], np.int64)
+            bounds = starts_of(np.array([len(rows) for rows in sets], np.int64))
             moved = relocate(np.concatenate([np.empty(0, np.int64), *sets]))
-            left = moved >= 0
-            key_numbers = np.repeat(np.arange(len(keys)), counts)[left]
-            yield keys.take(pa.array(key_numbers, pa.int64())), moved[left]
+            is_left = moved >= 0
+            if not is_left.all():
+                moved, bounds = moved[is_left], starts_of(is_left)[bounds]
+            yield keys, [parts_of(moved[start:end]) for start, end in pairwise(bounds.tolist())]

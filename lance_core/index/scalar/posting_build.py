@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lance_core.encoding.kernels import numbers_array
 from lance_core.format.index.row_sets import merged_parts, parts_of
 from lance_core.index.external_sort import ExternalSort
 from lance_core.index.order import order_of_numbers, sort_keys
@@ -60,6 +61,13 @@ class PostingSort:
         if self._num_pending >= self._most_pending:
             self._flush()
 
+    def add_sets(self, keys: pa.Array, sets: Sequence[Sequence[Part]]) -> None:
+        """Add the rows of some keys, as parts; a key may come again, with some of the same rows."""
+        numbers = np.repeat(np.arange(len(keys)), [len(parts) for parts in sets])
+        parts = [part for parts in sets for part in parts]
+        columns = [keys.take(numbers_array(numbers)), [high for high, _ in parts], [data for _, data in parts]]
+        self._sort.add(_batch(self._schema, columns))
+
     def batches(self, schema: pa.Schema, encode: Callable[[Sequence[Part]], bytes]) -> Iterator[pa.RecordBatch]:
         """Return keys and their encoded sets of rows in batches of a schema."""
         self._flush()
@@ -87,18 +95,7 @@ class PostingSort:
         order = order_of_numbers(codes)
         codes, rows = codes[order], rows[order]
         edges = np.append(np.searchsorted(codes, np.arange(len(distinct))), len(codes)).tolist()
-        numbers: list[int] = []
-        parts: list[Part] = []
-        for number, (start, end) in enumerate(pairwise(edges)):
-            key_parts = parts_of(rows[start:end])
-            numbers += [number] * len(key_parts)
-            parts += key_parts
-        columns = [
-            distinct.take(pa.array(numbers, pa.int64())),
-            [high for high, _ in parts],
-            [data for _, data in parts],
-        ]
-        self._sort.add(_batch(self._schema, columns))
+        self.add_sets(distinct, [parts_of(rows[start:end]) for start, end in pairwise(edges)])
 
     def _groups(self) -> Iterator[tuple[pa.Array, list[Part]]]:
         """Return each key, as an array of one, and its parts."""
