@@ -7,6 +7,7 @@ import pytest
 from lance_core.errors import CorruptDataError
 from lance_core.file import integrity
 from lance_core.file.read.reader import DataFileReader
+from lance_core.file.scattered import copied_ranges
 from lance_core.format.file.checksums import SMALLEST_BLOCK as BLOCK_SIZE
 from lance_core.format.file.checksums import crc32, join_sums
 from lance_core.store.local import LocalReader
@@ -230,7 +231,7 @@ def test_copies_are_checked_once_and_damage_is_found_where_it_is(content, calls)
     asked = np.array([5, 40 * BLOCK_SIZE + 7, 41 * BLOCK_SIZE, 300 * BLOCK_SIZE - 1])
 
     def copied(file):
-        copies = file.copying(asked, asked + 9)
+        copies = copied_ranges([file.copied()], asked, asked + 9)[0]
         copies.begin(memoryview(bytearray(copies.num_bytes)))
         copies.finish()
         return copies
@@ -252,13 +253,13 @@ def test_copies_are_checked_once_and_damage_is_found_where_it_is(content, calls)
 def test_copies_lie_before_the_checksums(content):
     file = content.open()._file
     (_, start), (tail, size) = file.checks.parts()
-    last = file.copying(np.array([start - 1]), np.array([start]))
+    last = copied_ranges([file.copied()], np.array([start - 1]), np.array([start]))[0]
     last.begin(memoryview(bytearray(last.num_bytes)))
     last.finish()
     for low, high in ((start - 1, start + 1), (start, tail), (tail, size)):
-        copies = file.copying(np.array([low]), np.array([high]))
+        copies = copied_ranges([file.copied()], np.array([low]), np.array([high]))[0]
         copies.begin(memoryview(bytearray(copies.num_bytes)))
         with pytest.raises(CorruptDataError, match="across"):
             copies.finish()
     with pytest.raises(CorruptDataError, match="beyond the end"):
-        file.copying(np.array([size - 1]), np.array([size + 1]))
+        copied_ranges([file.copied()], np.array([size - 1]), np.array([size + 1]))
