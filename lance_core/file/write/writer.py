@@ -8,7 +8,7 @@ module for each generation of the format: `lance_core.file.write.v2_1` and its l
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 import pyarrow as pa
 
@@ -415,7 +415,7 @@ class DataFileWriter:
 
     def _write_waiting(self) -> None:
         if self._waiting:
-            data = b"".join(self._waiting)
+            data = b"".join(cast("list[bytes]", self._waiting))  # arrays are buffers, which only Python 3.12 tells
             self._waiting = []
             self._hand_over(data)
 
