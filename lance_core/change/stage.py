@@ -370,7 +370,8 @@ class FileStaging:
         self._writer, self.num_rows = None, 0
         num_bytes = writer.waiting_bytes
         self._waiting_bytes += _WAITING_BYTES if num_bytes is None else num_bytes
-        if self._waiting_bytes >= _WAITING_BYTES or len(self._ended) == _WAITING_FILES:
+        is_full = self._waiting_bytes >= _WAITING_BYTES or len(self._ended) == _WAITING_FILES
+        if is_full or self.progress is not None:  # who is told of files hears that one is done before the next begins
             self._finish_ended()
 
     def finish(self) -> None:
