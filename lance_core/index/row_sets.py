@@ -16,6 +16,8 @@ from lance_core.index import answer as answers
 from lance_core.sql.ternary import FALSE, NULL
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from lance_core.index.answer import Int64s, RowAnswer
 
 NO_ROWS = BitMap64()
@@ -67,6 +69,12 @@ def or_(left: RowSets, right: RowSets) -> RowSets:
     """Return the answer of Kleene's ``OR``."""
     true = left.true | right.true
     return RowSets(true, (left.null | right.null) - true)
+
+
+def union(sets: Iterable[BitMap64]) -> BitMap64:
+    """Return the rows that are in any of some sets; it may be one of these."""
+    some = list(sets)
+    return BitMap64.union(*some) if len(some) > 1 else some[0] if some else NO_ROWS
 
 
 def rows_of_fragments(fragment_ids: Int64s, num_rows: Int64s) -> BitMap64:

@@ -34,7 +34,7 @@ from lance_core.index.cache import BoundedCache
 from lance_core.index.external_sort import DEFAULT_MEMORY, MEMORY_OPTION
 from lance_core.index.files import check_columns, metadata_number, read_columns
 from lance_core.index.protocol import RowCounts
-from lance_core.index.row_sets import NO_ROWS, RowSets
+from lance_core.index.row_sets import RowSets, union
 from lance_core.index.scalar.ranges import fitting, question_ranges
 from lance_core.sql.ternary import FALSE, NULL
 
@@ -128,8 +128,7 @@ class Bitmaps:
 
     def rows_of_any(self, numbers: Int64s) -> BitMap64:
         """Return the rows that have any of some keys, ascending and distinct."""
-        sets = self.sets(numbers)
-        return BitMap64.union(*sets) if len(sets) > 1 else sets[0] if sets else NO_ROWS
+        return union(self.sets(numbers))
 
     def counts(self, numbers: Int64s) -> Int64s:
         """Return how many rows have each of some keys, ascending and distinct."""
@@ -226,11 +225,16 @@ class BitmapSegment(_KeySegment):
         """As `sets`; of a prefix that is not exact the rows that may match."""
         from lance_core.sql.pruning import IsNull  # noqa: PLC0415 as above
 
-        null = self.bitmaps.null_rows()
+        bitmaps = self.bitmaps
         if isinstance(question, IsNull):
-            return RowSets(null)
+            return RowSets(bitmaps.null_rows())
         numbers = self._keys_of(question)
-        return None if numbers is None else RowSets(self.bitmaps.rows_of_any(numbers), null)
+        if numbers is None:
+            return None
+        every = np.union1d(numbers, bitmaps.null_key)  # one read for both
+        sets = dict(zip(every.tolist(), bitmaps.sets(every), strict=True))
+        null = union(sets[number] for number in bitmaps.null_key.tolist())
+        return RowSets(union(sets[number] for number in numbers.tolist()), null)
 
     @property
     def num_entries(self) -> int:
