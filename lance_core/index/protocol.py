@@ -141,9 +141,8 @@ class RowCounts:
 class CountingSegment(Segment, Protocol):
     """A segment with one entry for each row, which knows how many a question is true for before it knows which."""
 
-    @property
-    def num_entries(self) -> int:
-        """Number of rows, those with null included; may take long."""
+    def count_entries(self) -> int:
+        """Count all rows, those with null included; may read the whole index."""
         ...
 
     def count(self, question: Question) -> RowCounts | None:

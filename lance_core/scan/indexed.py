@@ -412,7 +412,7 @@ class _IndexedVersion:
         # One by row address has the rows of its fragments that were live when it was built; none was deleted since, if
         # none is now. One by row id may also have rows that were deleted before a compaction.
         if self._holds_row_ids(covering.index):
-            is_whole = segment.num_entries == int(covering.num_rows.sum())
+            is_whole = segment.count_entries() == int(covering.num_rows.sum())
         else:
             is_whole = index_fields(covering.index).fragment_ids == frozenset(covering.fragment_ids.tolist())
         return segment.count(question) if is_whole else None

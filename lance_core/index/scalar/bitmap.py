@@ -236,9 +236,8 @@ class BitmapSegment(_KeySegment):
         null = union(sets[number] for number in bitmaps.null_key.tolist())
         return RowSets(union(sets[number] for number in numbers.tolist()), null)
 
-    @property
-    def num_entries(self) -> int:
-        """Number of rows, those with null included."""
+    def count_entries(self) -> int:
+        """Count all rows, those with null included."""
         return int(self.bitmaps.counts(np.arange(self.bitmaps.num_keys)).sum())
 
     def count(self, question: Question) -> RowCounts | None:

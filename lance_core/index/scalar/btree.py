@@ -203,9 +203,8 @@ class BTreeSegment:
             return None
         return self._ids_of(*ranges)
 
-    @property
-    def num_entries(self) -> int:
-        """Number of rows, those with null included."""
+    def count_entries(self) -> int:
+        """Count all rows, those with null included."""
         return self._num_rows
 
     def count(self, question: Question) -> RowCounts | None:

@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 
 import lance_core
+from lance_core.file.read.reader import DataFileReader
 from lance_core.index import row_sets
 from lance_core.store.local import LocalStore
 
@@ -152,3 +153,28 @@ def test_sets_of_many_keys_are_joined_before_their_rows_are_told(tmp_path, monke
         told.clear()
         assert table.to_table(filter=condition).equals(table.to_table(filter=condition, use_scalar_index=False))
         assert 0 < len(told) <= 2  # for matching rows and for null
+
+
+@pytest.mark.parametrize("condition", ["a = 3", "a = 3 AND b = 1"])
+def test_the_first_count_reads_the_rows_of_few_keys(tmp_path, monkeypatch, condition):
+    """A check of what a segment offers must not evaluate it: that once read the rows of all keys."""
+    rows = range(20_000)
+    columns = {"a": [None if row % 7 == 0 else row % 50 for row in rows], "b": [row % 40 for row in rows]}
+    dataset = lance_core.write_dataset(pa.table(columns), tmp_path)
+    for name in columns:
+        dataset.create_scalar_index(name, "BITMAP")
+    taken, take = [], DataFileReader.take
+
+    def told(reader, projection, numbers, positions):
+        if projection.names == ("bitmaps",):
+            taken.append(len(positions))
+        return take(reader, projection, numbers, positions)
+
+    monkeypatch.setattr(DataFileReader, "take", told)
+    table = pa.table(columns)
+    expected = sum(
+        a == 3 and ("b" not in condition or b == 1) for a, b in zip(*table.to_pydict().values(), strict=True)
+    )
+    assert lance_core.dataset(tmp_path).count_rows(condition) == expected
+    assert 0 < len(taken) <= 3
+    assert sum(taken) <= 3  # a value and null of one, a value of the other, which has no null
