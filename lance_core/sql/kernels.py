@@ -45,10 +45,11 @@ def _late(name: str) -> Callable[..., Any] | None:
     return call
 
 
-def _cast(values: Any, target_type: pa.DataType, *, safe: bool = True) -> Any:
+def _cast(values: Any, target_type: pa.DataType | None = None, *, safe: bool = True, options: Any = None) -> Any:
     """Convert to another type as the function of that name does; conditions do so with most literals."""
     kernels: Any = importlib.import_module("pyarrow._compute")
-    options = kernels.CastOptions.safe(target_type) if safe else kernels.CastOptions.unsafe(target_type)
+    if options is None:
+        options = kernels.CastOptions.safe(target_type) if safe else kernels.CastOptions.unsafe(target_type)
     return kernels.call_function("cast", [values], options)
 
 

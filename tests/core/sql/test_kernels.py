@@ -32,6 +32,7 @@ CALLS = [
     ("cast", (NUMBERS, pa.float32()), {}),
     ("cast", (pa.scalar(1), pa.int8()), {}),
     ("cast", (pa.array([1.5]), pa.int8()), {"safe": False}),
+    ("cast", (pa.array([1.5]),), {"options": pyarrow.compute.CastOptions(pa.int8(), allow_float_truncate=True)}),
 ]
 
 PROGRAM = """
