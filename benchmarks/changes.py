@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 NUM_FRAGMENTS, FRAGMENT_ROWS = 100, 10_000
-NUM_TAGS = 10_000
 SHARES = {"taxi": 0.2}
 """Least scale at which fragments have as many rows as they should."""
 ENGINES: dict[str, Any] = {"lance_core": lance_core, "pylance": lance}

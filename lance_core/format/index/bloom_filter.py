@@ -66,9 +66,9 @@ def has_bloom_filter(kind: pa.DataType) -> bool:
     )
 
 
-def filter_bytes(num_items: int, probability: float = PROBABILITY) -> int:
+def filter_bytes(num_items: int) -> int:
     """Return the size of the filters for so many values: a power of two."""
-    bits = -_BLOCK_WORDS * num_items / math.log(1 - probability ** (1 / _BLOCK_WORDS))
+    bits = -_BLOCK_WORDS * num_items / math.log(1 - PROBABILITY ** (1 / _BLOCK_WORDS))
     return min(max(BLOCK_BYTES, 1 << (math.ceil(bits / 8) - 1).bit_length()), MAX_FILTER_BYTES)
 
 

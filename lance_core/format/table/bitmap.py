@@ -18,12 +18,17 @@ def encode_bitmap(numbers: Iterable[int]) -> bytes:
 
 
 def decode_bitmap(data: bytes, what: str, *, path: str | None = None) -> BitMap:
-    """Decode a set of numbers; ``what`` says what they are, for errors.
+    """Decode a set of numbers.
+
+    Args:
+        data: The bitmap; bytes behind it are ignored.
+        what: What the numbers are, for errors.
+        path: The file that has the bitmap, for errors.
 
     Raises:
         CorruptDataError: Not a bitmap.
     """
     try:
         return BitMap.deserialize(data)
-    except ValueError as error:
+    except (ValueError, IndexError) as error:  # the second if there are no bytes
         raise CorruptDataError(f"the bitmap of {what} cannot be decoded", path=path) from error

@@ -21,6 +21,7 @@ from pyroaring import BitMap
 
 from lance_core.errors import CorruptDataError
 from lance_core.format.file.checksums import SECTION_SIZE, check_section, with_section
+from lance_core.format.table.bitmap import decode_bitmap
 from lance_core.format.table.fragment import DeletionFileType
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def decode_deletions(data: bytes, file: DeletionFile, *, physical_rows: int, pat
     """
     is_bitmap = file.file_type == DeletionFileType.BITMAP
     check_section(data, (len(data) if is_bitmap else _footer_start(data)) - SECTION_SIZE, path=path)
-    offsets = _decode_bitmap(data, path) if is_bitmap else _decode_arrow(data, physical_rows, path)
+    offsets = decode_bitmap(data, "deleted rows", path=path) if is_bitmap else _decode_arrow(data, physical_rows, path)
     if file.num_deleted_rows and len(offsets) != file.num_deleted_rows:
         raise CorruptDataError(
             f"the deletion file lists {len(offsets)} rows, the manifest says {file.num_deleted_rows}", path=path
@@ -168,10 +169,3 @@ def _compressed_buffers(metadata: pa.Buffer) -> list[tuple[int, int]]:
         return []
     (count,) = struct.unpack_from("<I", raw, vector)
     return [struct.unpack_from("<qq", raw, vector + 4 + 16 * number) for number in range(count)]
-
-
-def _decode_bitmap(data: bytes, path: str | None) -> BitMap:
-    try:
-        return BitMap.deserialize(data)
-    except (ValueError, IndexError) as error:  # the second for an empty file
-        raise CorruptDataError("the deletion file is not a roaring bitmap", path=path) from error

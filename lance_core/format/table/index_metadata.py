@@ -17,6 +17,7 @@ from pyroaring import BitMap
 from lance_core._proto import table_pb2
 from lance_core.common.frozen import frozen
 from lance_core.errors import CorruptDataError
+from lance_core.format.table.bitmap import decode_bitmap
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -117,7 +118,7 @@ def _decoded_fields(record: bytes) -> IndexFields:
         name=pb.name,
         fields=tuple(pb.fields),
         dataset_version=pb.dataset_version,
-        fragment_ids=frozenset(_decode_bitmap(pb.fragment_bitmap)) if pb.fragment_bitmap else None,
+        fragment_ids=frozenset(_covered(pb)) if pb.fragment_bitmap else None,
         index_version=pb.index_version,
         created_at=pb.created_at if pb.HasField("created_at") else None,
         base_id=pb.base_id if pb.HasField("base_id") else None,
@@ -251,7 +252,7 @@ def with_changed_coverage(
     if not pb.fragment_bitmap:
         # Absent means unknown, and readers derive it from the index itself, which we cannot change.
         return index
-    before = _decode_bitmap(pb.fragment_bitmap)
+    before = _covered(pb)
     after = before - BitMap(removed) | BitMap(added)
     if after == before:
         return index
@@ -259,8 +260,12 @@ def with_changed_coverage(
     return IndexMetadata.from_proto(pb)
 
 
+def _covered(pb: table_pb2.IndexMetadata) -> BitMap:
+    return decode_bitmap(pb.fragment_bitmap, f"the fragments of index {pb.name!r}")
+
+
 @lru_cache(maxsize=8)
-def decode_index_section(data: bytes, *, path: str | None = None) -> tuple[IndexMetadata, ...]:
+def decode_index_section(data: bytes) -> tuple[IndexMetadata, ...]:
     """Decode an ``IndexSection`` message.
 
     Raises:
@@ -269,7 +274,7 @@ def decode_index_section(data: bytes, *, path: str | None = None) -> tuple[Index
     try:
         section = table_pb2.IndexSection.FromString(data)
     except DecodeError as error:
-        raise CorruptDataError(f"the index section cannot be decoded: {error}", path=path) from error
+        raise CorruptDataError(f"the index section cannot be decoded: {error}") from error
     return tuple(IndexMetadata.from_proto(pb) for pb in section.indices)
 
 
@@ -278,10 +283,3 @@ def encode_index_section(indices: Collection[IndexMetadata]) -> bytes:
     return table_pb2.IndexSection(
         indices=[table_pb2.IndexMetadata.FromString(index.record) for index in indices]
     ).SerializeToString()
-
-
-def _decode_bitmap(data: bytes) -> BitMap:
-    try:
-        return BitMap.deserialize(data)
-    except ValueError as error:
-        raise CorruptDataError("an index entry has a fragment bitmap that cannot be decoded") from error

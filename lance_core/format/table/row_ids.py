@@ -41,13 +41,12 @@ def encode_row_id_range(start: int, end: int) -> bytes:
     return rowids_pb2.RowIdSequence(segments=[_range(start, end)] if end > start else []).SerializeToString()
 
 
-def decode_row_ids(data: bytes, *, num_rows: int, path: str | None = None) -> UInt64s:
+def decode_row_ids(data: bytes, *, num_rows: int) -> UInt64s:
     """Decode row ids.
 
     Args:
         data: Encoded ``RowIdSequence``.
         num_rows: Physical rows of the fragment.
-        path: The manifest, for errors.
 
     Returns:
         Shape (num_rows,), in row order.
@@ -55,24 +54,24 @@ def decode_row_ids(data: bytes, *, num_rows: int, path: str | None = None) -> UI
     Raises:
         CorruptDataError: Not a sequence of so many ids.
     """
-    segments = _segments(data, path)
-    _check_count(sum(_count(segment, path) for segment in segments), num_rows, path)
-    parts = [_decode_segment(segment, path) for segment in segments]
+    segments = _segments(data)
+    _check_count(sum(_count(segment) for segment in segments), num_rows)
+    parts = [_decode_segment(segment) for segment in segments]
     ids = np.concatenate(parts) if parts else np.empty(0, np.uint64)
-    _check_count(len(ids), num_rows, path)  # holes that lie outside their range, or are listed twice
+    _check_count(len(ids), num_rows)  # holes that lie outside their range, or are listed twice
     return ids
 
 
-def count_row_ids(data: bytes, *, path: str | None = None) -> int:
+def count_row_ids(data: bytes) -> int:
     """Count the row ids of a sequence without expanding them.
 
     Raises:
         CorruptDataError: Not a sequence of row ids.
     """
-    return sum(_count(segment, path) for segment in _segments(data, path))
+    return sum(_count(segment) for segment in _segments(data))
 
 
-def row_id_bounds(data: bytes, *, path: str | None = None) -> tuple[int, int] | None:
+def row_id_bounds(data: bytes) -> tuple[int, int] | None:
     """Bounds of the row ids of a sequence; ranges are not expanded.
 
     Returns:
@@ -81,29 +80,27 @@ def row_id_bounds(data: bytes, *, path: str | None = None) -> tuple[int, int] | 
     Raises:
         CorruptDataError: Not a sequence of row ids.
     """
-    bounds = [
-        segment_bounds for segment in _segments(data, path) if (segment_bounds := _bounds(segment, path)) is not None
-    ]
+    bounds = [segment_bounds for segment in _segments(data) if (segment_bounds := _bounds(segment)) is not None]
     return (min(low for low, _ in bounds), max(high for _, high in bounds)) if bounds else None
 
 
-def row_id_range(data: bytes, *, path: str | None = None) -> tuple[int, int] | None:
+def row_id_range(data: bytes) -> tuple[int, int] | None:
     """Return the first row id of a sequence that is one range, and the number behind the last one; else None.
 
     Raises:
         CorruptDataError: Not a sequence of row ids.
     """
-    segments = _segments(data, path)
+    segments = _segments(data)
     if len(segments) != 1 or segments[0].WhichOneof("segment") != "range":
         return None
     return segments[0].range.start, segments[0].range.end
 
 
-def _segments(data: bytes, path: str | None) -> Sequence[rowids_pb2.U64Segment]:
+def _segments(data: bytes) -> Sequence[rowids_pb2.U64Segment]:
     try:
         return rowids_pb2.RowIdSequence.FromString(data).segments
     except DecodeError as error:
-        raise CorruptDataError(f"the row ids cannot be decoded: {error}", path=path) from error
+        raise CorruptDataError(f"the row ids cannot be decoded: {error}") from error
 
 
 def encode_row_versions(versions: UInt64s) -> bytes:
@@ -123,7 +120,7 @@ def encode_row_version(version: int, *, num_rows: int) -> bytes:
     return rowids_pb2.RowDatasetVersionSequence(runs=[run]).SerializeToString()
 
 
-def decode_row_versions(data: bytes, *, num_rows: int, path: str | None = None) -> UInt64s:
+def decode_row_versions(data: bytes, *, num_rows: int) -> UInt64s:
     """Decode the version of each row; only the length of a run's span counts, not the values in it.
 
     Returns:
@@ -135,15 +132,15 @@ def decode_row_versions(data: bytes, *, num_rows: int, path: str | None = None) 
     try:
         runs = rowids_pb2.RowDatasetVersionSequence.FromString(data).runs
     except DecodeError as error:
-        raise CorruptDataError(f"the row versions cannot be decoded: {error}", path=path) from error
-    counts = [_count(run.span, path) for run in runs]
-    _check_count(sum(counts), num_rows, path)
+        raise CorruptDataError(f"the row versions cannot be decoded: {error}") from error
+    counts = [_count(run.span) for run in runs]
+    _check_count(sum(counts), num_rows)
     return np.repeat(np.array([run.version for run in runs], np.uint64), counts)
 
 
-def _check_count(count: int, num_rows: int, path: str | None) -> None:
+def _check_count(count: int, num_rows: int) -> None:
     if count != num_rows:
-        raise CorruptDataError(f"a sequence of row ids or versions has {count} entries for {num_rows} rows", path=path)
+        raise CorruptDataError(f"a sequence of row ids or versions has {count} entries for {num_rows} rows")
 
 
 # ------------------------------------------------------------------------------------------------------------- segments
@@ -192,73 +189,73 @@ def _encode_array(values: UInt64s) -> rowids_pb2.EncodedU64Array:
     return rowids_pb2.EncodedU64Array(u64_array=u64)
 
 
-def _count(segment: rowids_pb2.U64Segment, path: str | None) -> int:
+def _count(segment: rowids_pb2.U64Segment) -> int:
     """Return number of values, found without expanding them: a damaged range may claim to be as long as memory."""
     match segment.WhichOneof("segment"):
         case "range":
             count = segment.range.end - segment.range.start
         case "range_with_holes":
             holes = segment.range_with_holes
-            count = holes.end - holes.start - len(_decode_array(holes.holes, path))
+            count = holes.end - holes.start - len(_decode_array(holes.holes))
         case "range_with_bitmap":
             bitmap = segment.range_with_bitmap
-            _check_bitmap(bitmap, path)
+            _check_bitmap(bitmap)
             count = int.from_bytes(bitmap.bitmap, "little").bit_count()
         case "sorted_array":
-            count = len(_decode_array(segment.sorted_array, path))
+            count = len(_decode_array(segment.sorted_array))
         case "array":
-            count = len(_decode_array(segment.array, path))
+            count = len(_decode_array(segment.array))
         case _:
-            raise CorruptDataError("a segment of row ids has no known form", path=path)
+            raise CorruptDataError("a segment of row ids has no known form")
     if not 0 <= count < _MAX_ROWS:
-        raise CorruptDataError("a segment of row ids has an impossible length", path=path)
+        raise CorruptDataError("a segment of row ids has an impossible length")
     return count
 
 
-def _bounds(segment: rowids_pb2.U64Segment, path: str | None) -> tuple[int, int] | None:
+def _bounds(segment: rowids_pb2.U64Segment) -> tuple[int, int] | None:
     match segment.WhichOneof("segment"):
         case "range" | "range_with_holes" | "range_with_bitmap" as name:
             span = getattr(segment, name)
             return (span.start, span.end - 1) if span.start < span.end else None
         case "sorted_array" | "array" as name:
-            values = _decode_array(getattr(segment, name), path)
+            values = _decode_array(getattr(segment, name))
             return (int(values.min()), int(values.max())) if len(values) else None
         case _:
-            raise CorruptDataError("a segment of row ids has no known form", path=path)
+            raise CorruptDataError("a segment of row ids has no known form")
 
 
-def _check_bitmap(segment: rowids_pb2.U64Segment.RangeWithBitmap, path: str | None) -> None:
+def _check_bitmap(segment: rowids_pb2.U64Segment.RangeWithBitmap) -> None:
     slots = segment.end - segment.start
     if slots < 0 or len(segment.bitmap) != -(-slots // 8) or int.from_bytes(segment.bitmap, "little") >> slots:
-        raise CorruptDataError("a bitmap of row ids does not fit its range", path=path)
+        raise CorruptDataError("a bitmap of row ids does not fit its range")
 
 
-def _decode_segment(segment: rowids_pb2.U64Segment, path: str | None) -> UInt64s:
+def _decode_segment(segment: rowids_pb2.U64Segment) -> UInt64s:
     match segment.WhichOneof("segment"):
         case "range":
             return np.arange(segment.range.start, segment.range.end, dtype=np.uint64)
         case "range_with_holes":
             with_holes = segment.range_with_holes
-            _check_span(with_holes.start, with_holes.end, path)
+            _check_span(with_holes.start, with_holes.end)
             whole = np.arange(with_holes.start, with_holes.end, dtype=np.uint64)
-            return whole[~np.isin(whole, _decode_array(with_holes.holes, path))]
+            return whole[~np.isin(whole, _decode_array(with_holes.holes))]
         case "range_with_bitmap":
             with_bitmap = segment.range_with_bitmap
-            _check_span(with_bitmap.start, with_bitmap.end, path)
+            _check_span(with_bitmap.start, with_bitmap.end)
             bits = np.unpackbits(np.frombuffer(with_bitmap.bitmap, np.uint8), bitorder="little")
             return np.flatnonzero(bits).astype(np.uint64) + np.uint64(with_bitmap.start)
         case "sorted_array":
-            return _decode_array(segment.sorted_array, path)
+            return _decode_array(segment.sorted_array)
         case _:
-            return _decode_array(segment.array, path)
+            return _decode_array(segment.array)
 
 
-def _check_span(start: int, end: int, path: str | None) -> None:
+def _check_span(start: int, end: int) -> None:
     if end - start >= _MAX_ROWS:
-        raise CorruptDataError("a range of row ids is longer than a fragment can be", path=path)
+        raise CorruptDataError("a range of row ids is longer than a fragment can be")
 
 
-def _decode_array(array: rowids_pb2.EncodedU64Array, path: str | None) -> UInt64s:
+def _decode_array(array: rowids_pb2.EncodedU64Array) -> UInt64s:
     try:
         match array.WhichOneof("array"):
             case "u16_array":
@@ -270,7 +267,7 @@ def _decode_array(array: rowids_pb2.EncodedU64Array, path: str | None) -> UInt64
             case _:
                 return np.empty(0, np.uint64)
     except ValueError as error:
-        raise CorruptDataError("an array of row ids has a broken length", path=path) from error
+        raise CorruptDataError("an array of row ids has a broken length") from error
 
 
 def _offset_by(base: int, offsets: Sequence[int] | npt.NDArray[np.generic]) -> UInt64s:

@@ -96,14 +96,13 @@ class ExactSearch:
         queries: Shape (queries, dimensions), of the vectors' type.
         metric: Name of the metric.
         top: Where the nearest rows are kept.
-        numbers: Shape (queries,), their numbers there; from 0 if None.
     """
 
-    def __init__(self, queries: Vectors, metric: str, top: TopRows, numbers: Int64s | None = None) -> None:
+    def __init__(self, queries: Vectors, metric: str, top: TopRows) -> None:
         self._queries = queries
         self._metric = metric
         self._top = top
-        self._numbers = np.arange(len(queries)) if numbers is None else numbers
+        self._numbers = np.arange(len(queries))
         if metric == HAMMING:
             return
         self._factors = computable(queries)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
@@ -46,8 +47,8 @@ def update_config(manifest: Manifest, operation: UpdateConfig) -> Manifest:
     return replace(manifest, schema=schema, config=config, table_metadata=table_metadata)
 
 
-def add_bases(existing: Iterable[BasePath], added: Iterable[BasePath], *, first_id: int = 1) -> tuple[BasePath, ...]:
-    """Base paths with others behind them; those without an id (0) get the smallest free one from ``first_id`` on.
+def add_bases(existing: Iterable[BasePath], added: Iterable[BasePath]) -> tuple[BasePath, ...]:
+    """Base paths with others behind them; those without an id (0) get the smallest free one.
 
     Raises:
         InvalidInputError: Two of one id, name or address.
@@ -55,11 +56,7 @@ def add_bases(existing: Iterable[BasePath], added: Iterable[BasePath], *, first_
     bases = list(existing)
     ids = {base.id for base in bases}
     for base in added:
-        number = base.id
-        if not number:
-            number = first_id
-            while number in ids:
-                number += 1
+        number = base.id or next(free for free in itertools.count(1) if free not in ids)
         if number in ids:
             raise InvalidInputError(f"two base paths have the id {number}")
         if base.name is not None and any(base.name == other.name for other in bases):
