@@ -18,8 +18,9 @@ from lance_core.index.column import column_to_index, path_of
 from lance_core.index.files import SegmentFiles
 from lance_core.index.kinds import KINDS, kind_of_index
 from lance_core.index.protocol import MODEL, RewritableKind, ZonedKind, ZonedSegment
+from lance_core.scan.deletions import contains
 from lance_core.scan.fragment_reader import FragmentReader
-from lance_core.scan.indexed import contains, naming_index
+from lance_core.scan.indexed import naming_index
 from lance_core.scan.open_files import OpenFiles
 
 if TYPE_CHECKING:

@@ -80,10 +80,19 @@ class RowAnswer:
             fragment_ids: Shape (n,).
             num_rows: Shape (n,), physical rows of each.
         """
+        return self._has_any((self.codes & TRUE) != 0, fragment_ids, num_rows)
+
+    def decides(self, fragment_ids: Int64s, num_rows: Int64s) -> npt.NDArray[np.bool_]:
+        """Return for some fragments whether each of their rows is known to match or not; arguments as `may_match`."""
+        is_open = (self.codes & TRUE != 0) & (self.codes != TRUE) if self.is_exact else self.codes >= 0
+        return ~self._has_any(is_open, fragment_ids, num_rows)
+
+    def _has_any(self, flags: npt.NDArray[np.bool_], fragment_ids: Int64s, num_rows: Int64s) -> npt.NDArray[np.bool_]:
+        """Return for some fragments whether any row has a code that is flagged."""
         firsts = fragment_ids << ADDRESS_SHIFT
         low = np.searchsorted(self.bounds, firsts, side="right")
         high = np.searchsorted(self.bounds, firsts + num_rows, side="left")
-        before = np.concatenate([[0], np.cumsum((self.codes & TRUE) != 0)])
+        before = np.concatenate([[0], np.cumsum(flags)])
         return before[high + 1] > before[low]
 
     def of_fragment(self, fragment_id: int, num_rows: int) -> FragmentAnswer:
@@ -128,6 +137,13 @@ class FragmentAnswer:
     def may_match_at(self, offsets: Int64s) -> npt.NDArray[np.bool_]:
         """Return for some rows whether they may match."""
         return self.may_match[np.searchsorted(self.bounds, offsets, side="right") - 1]
+
+    def mask(self, start: int, end: int) -> npt.NDArray[np.bool_]:
+        """Return which of the rows [start, end) may match."""
+        low = int(np.searchsorted(self.bounds, start, side="right"))
+        high = int(np.searchsorted(self.bounds, end, side="left"))
+        lengths = np.diff(np.concatenate([[start], self.bounds[low:high], [end]]))
+        return np.repeat(self.may_match[low - 1 : low - 1 + len(lengths)], lengths)
 
     def candidates(self) -> Int64s:
         """Return the offsets of the rows that may match, ascending."""

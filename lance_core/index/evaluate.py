@@ -12,7 +12,7 @@ from lance_core.index.row_sets import RowSets
 from lance_core.sql.pruning import And, Comparison, Constant, FillNull, Not, Or, Range, Unknown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from pyroaring import BitMap64
 
@@ -52,17 +52,22 @@ def evaluate(
             is_and = isinstance(condition, And)
             parts = _parts(condition) if is_and else (condition.left, condition.right)
             part_answers = [evaluate(part, ask, rows, tells_null=tells_null) for part in parts]
-            sets = [part for part in part_answers if isinstance(part, RowSets)]
-            others = [part for part in part_answers if not isinstance(part, RowSets)]
-            if sets:
-                joined = reduce(row_sets.and_ if is_and else row_sets.or_, sets)
-                if not others:
-                    return joined
-                others.append(joined.answer(tells_null=tells_null))
-            others.sort(key=lambda part: len(part.bounds))  # results stay small
-            return reduce(answers.and_ if is_and else answers.or_, others)
+            return joined(part_answers, is_and=is_and, tells_null=tells_null)
         case _:
             return ask(condition)
+
+
+def joined(parts: Sequence[RowAnswer | RowSets], *, is_and: bool, tells_null: bool) -> RowAnswer | RowSets:
+    """Return the answer of Kleene's ``AND``, or ``OR``, of at least one part; arguments as of `evaluate`."""
+    sets = [part for part in parts if isinstance(part, RowSets)]
+    others = [part for part in parts if not isinstance(part, RowSets)]
+    if sets:
+        joined_sets = reduce(row_sets.and_ if is_and else row_sets.or_, sets)
+        if not others:
+            return joined_sets
+        others.append(joined_sets.answer(tells_null=tells_null))
+    others.sort(key=lambda part: len(part.bounds))  # results stay small
+    return reduce(answers.and_ if is_and else answers.or_, others)
 
 
 _LOW, _HIGH = ("greater", "greater_equal"), ("less", "less_equal")

@@ -79,6 +79,15 @@ def indexed_ranges(fragment: Fragment, plan: ScanPlan, start: int, end: int) -> 
     return kept_ranges(answer.bounds, answer.may_match, start, end)
 
 
+def candidate_mask(reader: FragmentReader, plan: ScanPlan, start: int, end: int) -> npt.NDArray[np.bool_] | None:
+    """Return which of the rows [start, end) are live and may match, as far as indices tell; None for all of them."""
+    live = reader.live_mask(start, end)
+    if plan.index_answer is None:
+        return live
+    mask = plan.index_answer.of_fragment(reader.fragment.id, reader.physical_rows).mask(start, end)
+    return mask if live is None else mask & live
+
+
 def decided_matches(reader: FragmentReader, plan: ScanPlan, start: int, end: int) -> Offsets | None:
     """Return the live rows inside of [start, end) that match, if indices know the answer for each row; else None."""
     if plan.index_answer is None or not plan.index_answer.is_exact:

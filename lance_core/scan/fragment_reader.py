@@ -22,14 +22,14 @@ from lance_core.index.row_sets import rows_of_fragments
 from lance_core.scan import lineage
 from lance_core.scan.blobs import BlobSources, fill_batches
 from lance_core.scan.columns import is_legacy, join_columns, lost_fields, part_with_shape, split_projection
-from lance_core.scan.deletions import Offsets, live_mask, load_deletions, offsets_of_live
+from lance_core.scan.deletions import Offsets, contains, live_mask, load_deletions, offsets_of_live
 from lance_core.store.io_coroutines import finished
 from lance_core.table import rebase
 from lance_core.table.once import once
 from lance_core.table.read_ahead import each
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from pyroaring import BitMap64
 
@@ -417,6 +417,33 @@ def addresses_of_ids(readers: Sequence[FragmentReader]) -> Callable[[Int64s], In
     def locate(rows: Int64s) -> Int64s:
         at = np.minimum(np.searchsorted(every, rows), max(len(every) - 1, 0))
         return np.where(every[at] == rows, targets[at], -1) if len(every) else np.full(len(rows), -1)
+
+    return locate
+
+
+def row_places(files: OpenFiles, fragments: Iterable[Fragment], *, by_row_id: bool) -> Callable[[Int64s], Int64s]:
+    """Return a function that finds the rows of a segment's entries.
+
+    It returns the addresses of live rows of some fragments, and -1 for all others.
+
+    Args:
+        files: The dataset's open files.
+        fragments: The fragments that the segment covers.
+        by_row_id: Entries are stable row ids, not addresses.
+    """
+    readers = [FragmentReader(files, fragment) for fragment in fragments]
+    if by_row_id:
+        return addresses_of_ids(readers)
+    readers.sort(key=lambda reader: reader.fragment.id)
+    ids = np.array([reader.fragment.id for reader in readers], np.int64)
+    deleted = [reader.deleted.astype(np.int64) + (reader.fragment.id << _ADDRESS_SHIFT) for reader in readers]
+    gone = np.concatenate([np.empty(0, np.int64), *deleted])
+
+    def locate(rows: Int64s) -> Int64s:
+        is_there = contains(ids, rows >> _ADDRESS_SHIFT)
+        if len(gone):
+            is_there &= ~contains(gone, rows)
+        return rows if is_there.all() else np.where(is_there, rows, -1)
 
     return locate
 

@@ -24,6 +24,7 @@ from lance_core.format.schema import Schema
 from lance_core.scan.candidates import (
     SPARSE_SHARE,
     candidate_fragments,
+    candidate_mask,
     candidate_ranges,
     decided_count,
     decided_matches,
@@ -222,6 +223,7 @@ def count_matching(reader: RowSource, plan: ScanPlan) -> int:
     decided = None if isinstance(reader, FragmentRun) else decided_count(reader, plan)  # as in `_decided`
     if decided is not None:
         return decided
+    plan = _residual(reader, plan)
     return sum(int(np.count_nonzero(match.mask)) for match in _matches(reader, plan, 0, reader.physical_rows))
 
 
@@ -240,6 +242,7 @@ def matching_offsets(reader: RowSource, plan: ScanPlan) -> npt.NDArray[np.int64]
     decided = _decided(reader, plan, 0, end)
     if decided is not None:
         return decided
+    plan = _residual(reader, plan)
     offsets = [match.offsets(np.flatnonzero(match.mask)) for match in _matches(reader, plan, 0, end)]
     return np.concatenate(offsets) if offsets else np.empty(0, np.int64)
 
@@ -294,6 +297,13 @@ def _decided(reader: RowSource, plan: ScanPlan, start: int, end: int) -> Offsets
     return None if isinstance(reader, FragmentRun) else decided_matches(reader, plan, start, end)
 
 
+def _residual(reader: RowSource, plan: ScanPlan) -> ScanPlan:
+    """Return a plan that asks what indices leave undecided; fragments of a run are asked all, as in `_decided`."""
+    if plan.residuals is None or isinstance(reader, FragmentRun):
+        return plan
+    return plan.residuals.plan(plan, reader.fragment.id)
+
+
 class _Match(NamedTuple):
     """Rows of which some match: consecutive ones, or single ones.
 
@@ -344,8 +354,8 @@ def _matches_in(reader: RowSource, plan: ScanPlan, start: int, end: int) -> Iter
     for rows in reader.scan(plan.filter_projection, start=start, end=end, batch_size=_step(reader, plan)):
         span = range(rows.start, rows.start + rows.num_rows)
         mask = as_mask(plan.predicate.mask(_predicate_batch(reader, plan, rows.columns, span)))
-        live = reader.live_mask(rows.start, rows.start + rows.num_rows)
-        mask = mask if live is None else mask & live
+        among = _mask(reader, plan, span.start, span.stop)
+        mask = mask if among is None else mask & among
         pieces = reader.pieces(span.start, span.stop, plan.step) if isinstance(reader, FragmentRun) else [span]
         for piece in pieces:
             here = slice(piece.start - rows.start, piece.stop - rows.start)
@@ -393,7 +403,7 @@ def _matches_among(
 
 def _match_of(reader: FragmentReader, plan: ScanPlan, start: int, parts: Sequence[_Part]) -> _Match:
     mask = parts[0].mask if len(parts) == 1 else np.concatenate([part.mask for part in parts])
-    live = reader.live_mask(start, start + len(mask))
+    among = _mask(reader, plan, start, start + len(mask))
 
     def pick(indices: npt.NDArray[np.int64]) -> list[pa.Array]:
         bounds = starts_of(np.array([len(part.mask) for part in parts]))
@@ -409,7 +419,14 @@ def _match_of(reader: FragmentReader, plan: ScanPlan, start: int, parts: Sequenc
                 picked += picked_rows([part.values], plan.filter_projection, len(part.values), inside)
         return picked if len(picked) == 1 else [pa.concat_arrays(picked)]
 
-    return _Match(start, mask if live is None else mask & live, pick)
+    return _Match(start, mask if among is None else mask & among, pick)
+
+
+def _mask(reader: RowSource, plan: ScanPlan, start: int, end: int) -> npt.NDArray[np.bool_] | None:
+    """Return which of the rows [start, end) may match: ranges that are read may hold others too; None for all."""
+    if isinstance(reader, FragmentRun):
+        return reader.live_mask(start, end)
+    return candidate_mask(reader, plan, start, end)
 
 
 def _predicate_batch(
@@ -473,6 +490,7 @@ def _matching_batches(
     if isinstance(reader, FragmentReader) and decided is not None:
         yield from _decided_batches(reader, plan, window.of(decided), most_rows)
         return
+    plan = _residual(reader, plan)
     sparse = _Sparse()
     read: Callable[[range, npt.NDArray[np.int64] | None], list[pa.Array]] | None = None
     for match in _matches(reader, plan, start, end):

@@ -36,13 +36,13 @@ from lance_core.index.protocol import (
     SetSegment,
 )
 from lance_core.index.row_sets import RowSets, rows_of_fragments
-from lance_core.scan.deletions import contains
 from lance_core.scan.fragment_columns import FragmentColumns
-from lance_core.scan.fragment_reader import FragmentReader, addresses_of_ids, codes_of_ids, offsets_of_ids, readers_of
+from lance_core.scan.fragment_reader import FragmentReader, codes_of_ids, offsets_of_ids, readers_of, row_places
+from lance_core.scan.plan import Residuals
 from lance_core.sql.ternary import ANY, FALSE, NULL
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterator, Sequence
 
     import pyarrow as pa
     from pyroaring import BitMap64
@@ -71,7 +71,7 @@ def with_index_answer(plan: ScanPlan, manifest: Manifest, files: OpenFiles) -> S
     if asked is None:
         return plan
     asks, source = asked
-    return _with_answer(plan, source, _ask_indices(asks, source, with_sets=False))
+    return _with_answers(plan, manifest, source, _ask_indices(asks, source, with_sets=False))
 
 
 def count_by_indices(plan: ScanPlan, manifest: Manifest, files: OpenFiles) -> int | ScanPlan:
@@ -88,38 +88,66 @@ def count_by_indices(plan: ScanPlan, manifest: Manifest, files: OpenFiles) -> in
     if asked is None:
         return plan
     asks, source = asked
-    if not manifest.fragments.has_deletions:
+    if not manifest.fragments.has_deletions and len(asks) == 1:
         from lance_core.index.evaluate import count  # noqa: PLC0415 brings Arrow's kernels along
 
-        counts = count(asks, manifest.num_rows, source.count)
+        counts = count(asks[0], manifest.num_rows, source.count)
         if counts is not None:
             return counts.true
-    answer = _ask_indices(asks, source, with_sets=True)
-    return source.num_live(answer.true) if isinstance(answer, RowSets) else _with_answer(plan, source, answer)
+    answers = _ask_indices(asks, source, with_sets=True)
+    sets = [answer for answer in answers if isinstance(answer, RowSets)]
+    if len(sets) == len(answers):
+        return source.num_live(reduce(row_sets.and_, sets).true)
+    return _with_answers(plan, manifest, source, answers)
 
 
-def _asked_version(plan: ScanPlan, manifest: Manifest, files: OpenFiles) -> tuple[Condition, _IndexedVersion] | None:
-    """Return what a plan's predicate asks, and the indices that may know about it; None if there are none."""
-    if plan.predicate is None or plan.predicate.asks is None or manifest.index_section is None:
+def _asked_version(
+    plan: ScanPlan, manifest: Manifest, files: OpenFiles
+) -> tuple[list[Condition], _IndexedVersion] | None:
+    """Return what each part of a plan's predicate asks, and the indices that may know of it; None if there are none."""
+    predicate = plan.predicate
+    if predicate is None or predicate.asks is None or manifest.index_section is None:
         return None
     from lance_core.index.evaluate import simplified, tells_null_from_false  # noqa: PLC0415 brings Arrow's kernels along
+    from lance_core.sql.pruning import UNKNOWN  # noqa: PLC0415 as above
 
-    asks = simplified(plan.predicate.asks)
-    source = _IndexedVersion(manifest, files, plan.predicate.columns, tells_null=tells_null_from_false(asks))
+    asks = [simplified(part.asks or UNKNOWN) for part in predicate.parts or (predicate,)]
+    source = _IndexedVersion(manifest, files, predicate.columns, tells_null=any(map(tells_null_from_false, asks)))
     return (asks, source) if source.has_segments else None
 
 
-def _ask_indices(asks: Condition, source: _IndexedVersion, *, with_sets: bool) -> RowAnswer | RowSets:
-    """Return what indices know; ``with_sets`` also asks for sets where these need not be combined."""
+def _ask_indices(asks: list[Condition], source: _IndexedVersion, *, with_sets: bool) -> list[RowAnswer | RowSets]:
+    """Return what indices know of each part; ``with_sets`` also asks for sets where these need not be combined."""
     from lance_core.index.evaluate import evaluate, num_questions  # noqa: PLC0415 as above
 
-    ask = source.ask_sets if with_sets or num_questions(asks) > 1 else source.ask
-    return evaluate(asks, ask, source.rows, tells_null=source.tells_null)
+    ask = source.ask_sets if with_sets or sum(map(num_questions, asks)) > 1 else source.ask
+    return [evaluate(part, ask, source.rows, tells_null=source.tells_null) for part in asks]
 
 
-def _with_answer(plan: ScanPlan, source: _IndexedVersion, answer: RowAnswer | RowSets) -> ScanPlan:
+def _with_answers(
+    plan: ScanPlan, manifest: Manifest, source: _IndexedVersion, parts: list[RowAnswer | RowSets]
+) -> ScanPlan:
+    from lance_core.index.evaluate import joined  # noqa: PLC0415 as above
+
+    answer = joined(parts, is_and=True, tells_null=source.tells_null)
     answer = answer.answer(tells_null=source.tells_null) if isinstance(answer, RowSets) else answer
-    return plan if answer.is_unknown else replace(plan, index_answer=answer, index_names=tuple(source.asked))
+    if answer.is_unknown:
+        return plan
+    residuals = _residuals(manifest, parts)
+    return replace(plan, index_answer=answer, index_names=tuple(source.asked), residuals=residuals)
+
+
+def _residuals(manifest: Manifest, parts: Sequence[RowAnswer | RowSets]) -> Residuals | None:
+    """Return what answers to the parts of a predicate leave of it; None if that is all or nothing in each fragment."""
+    order = np.argsort(manifest.fragments.ids)
+    ids = manifest.fragments.ids.astype(np.int64)[order]
+    num_rows = manifest.fragments.physical_rows.astype(np.int64)[order]
+    undecided = np.zeros((len(ids), len(parts)), np.bool_)
+    for number, part in enumerate(parts):
+        if not isinstance(part, RowSets):
+            undecided[:, number] = ~part.decides(ids, num_rows)
+    count = np.count_nonzero(undecided, axis=1)
+    return Residuals(ids, undecided) if ((count > 0) & (count < len(parts))).any() else None
 
 
 def has_index(manifest: Manifest, files: OpenFiles, paths: Sequence[str]) -> bool:
@@ -550,33 +578,6 @@ class _IndexedVersion:
             elsewhere=ANY,
             is_exact=answer.is_exact,
         )
-
-
-def row_places(files: OpenFiles, fragments: Iterable[Fragment], *, by_row_id: bool) -> Callable[[Int64s], Int64s]:
-    """Return a function that finds the rows of a segment's entries.
-
-    It returns the addresses of live rows of some fragments, and -1 for all others.
-
-    Args:
-        files: The dataset's open files.
-        fragments: The fragments that the segment covers.
-        by_row_id: Entries are stable row ids, not addresses.
-    """
-    readers = [FragmentReader(files, fragment) for fragment in fragments]
-    if by_row_id:
-        return addresses_of_ids(readers)
-    readers.sort(key=lambda reader: reader.fragment.id)
-    ids = np.array([reader.fragment.id for reader in readers], np.int64)
-    deleted = [reader.deleted.astype(np.int64) + (reader.fragment.id << ADDRESS_SHIFT) for reader in readers]
-    gone = np.concatenate([np.empty(0, np.int64), *deleted])
-
-    def locate(rows: Int64s) -> Int64s:
-        is_there = contains(ids, rows >> ADDRESS_SHIFT)
-        if len(gone):
-            is_there &= ~contains(gone, rows)
-        return rows if is_there.all() else np.where(is_there, rows, -1)
-
-    return locate
 
 
 @contextmanager

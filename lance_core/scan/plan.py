@@ -6,6 +6,7 @@ from collections import deque
 from dataclasses import field
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 
 from lance_core.common.frozen import frozen, replace
@@ -15,11 +16,12 @@ from lance_core.format.blobs import BlobView, needs_bytes, view_schema
 from lance_core.format.schema import JSON, Schema
 from lance_core.scan.lineage import ROW_CREATED_AT, ROW_UPDATED_AT
 from lance_core.scan.row_starts import RowStarts
-from lance_core.sql.predicate import make_predicate
+from lance_core.sql.predicate import conjunction, make_predicate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Hashable, Sequence
 
+    import numpy.typing as npt
     from pyarrow.compute import Expression
 
     from lance_core.format.table.manifest import Manifest
@@ -60,6 +62,7 @@ class ScanPlan:
         index_names: Names of the indices that were asked.
         row_starts: What ``_rowoffset`` needs; None if it is not asked for.
         most_looked_at: Rows of which the predicate is asked together at most, if that is more than a batch.
+        residuals: Parts of the predicate that indices leave undecided; None if they decide none or all.
     """
 
     columns: tuple[str, ...]
@@ -74,6 +77,7 @@ class ScanPlan:
     index_names: tuple[str, ...] = ()
     row_starts: RowStarts | None = None
     most_looked_at: int = 0
+    residuals: Residuals | None = None
 
     @property
     def step(self) -> int:
@@ -89,6 +93,51 @@ class ScanPlan:
         """
         fitting = STREAM_BATCH_BYTES * num_rows // num_bytes if num_bytes else 0
         return max(self.step, min(fitting, self.most_looked_at, _MOST_BATCHES_LOOKED_AT * self.batch_size))
+
+
+class Residuals:
+    """Parts of a conjunction that indices leave undecided in each fragment.
+
+    A row matches if all parts are true. Among the rows that may match as far as indices know, a part that they decide
+    is true: neither is it evaluated, nor are its columns read. Coverage differs between fragments.
+
+    Args:
+        fragment_ids: Shape (fragments,), ascending.
+        undecided: Shape (fragments, parts), which parts of the predicate are to be asked.
+    """
+
+    def __init__(self, fragment_ids: npt.NDArray[np.int64], undecided: npt.NDArray[np.bool_]) -> None:
+        self._fragment_ids = fragment_ids
+        self._undecided = undecided
+        self._plans: tuple[ScanPlan, dict[bytes, ScanPlan]] | None = None
+
+    def plan(self, whole: ScanPlan, fragment_id: int) -> ScanPlan:
+        """Return a plan that asks what is left of the predicate; ``whole`` if that is all or nothing.
+
+        Args:
+            whole: A plan with the predicate.
+            fragment_id: The fragment that is read.
+        """
+        undecided = self._undecided[np.searchsorted(self._fragment_ids, fragment_id)]
+        if self._plans is None or self._plans[0] is not whole:
+            self._plans = whole, {}
+        plans, key = self._plans[1], undecided.tobytes()
+        if key not in plans:
+            plans[key] = _asking(whole, np.flatnonzero(undecided).tolist())
+        return plans[key]
+
+
+def _asking(plan: ScanPlan, numbers: list[int]) -> ScanPlan:
+    """Return a plan that asks some parts of its predicate only."""
+    predicate = plan.predicate
+    if predicate is None or len(numbers) in (0, len(predicate.parts)):
+        return plan
+    rest = conjunction([predicate.parts[number] for number in numbers])
+    needed = plan.filter_projection.select([name for name in rest.columns if name not in SYSTEM_COLUMNS])
+    others = tuple(field for field in plan.projection.fields if field not in needed.fields)
+    return replace(
+        plan, predicate=rest, filter_projection=needed, rest=Schema(others, plan.rest.metadata), residuals=None
+    )
 
 
 _cached_plans: deque[tuple[Schema, Hashable, ScanPlan]] = deque(maxlen=_MANY_PLANS)

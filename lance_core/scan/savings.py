@@ -68,40 +68,46 @@ def measure_savings(
     try:
         for fragment in fragments:
             fragment_answer = answer.of_fragment(fragment.id, fragment.physical_rows)
-            total = _sum(
-                total, _of_fragment(fragment_answer, list(_columns(files, fragment, field_ids)), fragment.physical_rows)
-            )
+            residual = plan if plan.residuals is None else plan.residuals.plan(plan, fragment.id)
+            asked_ids = {field.id for field in residual.filter_projection.walk()}
+            columns = [(field_id in asked_ids, pages) for field_id, pages in _columns(files, fragment, field_ids)]
+            total = _sum(total, _of_fragment(fragment_answer, columns, fragment.physical_rows))
     except UnsupportedError:
         return None
     return total
 
 
-def _columns(files: OpenFiles, fragment: Fragment, field_ids: Collection[int]) -> Iterator[tuple[PageSummary, ...]]:
+def _columns(
+    files: OpenFiles, fragment: Fragment, field_ids: Collection[int]
+) -> Iterator[tuple[int, tuple[PageSummary, ...]]]:
     for file in fragment.files:
         if not file.file_major_version:
             raise UnsupportedError("data files of version 0.1 do not record the size of columns")
         columns = files.open(file, num_rows=fragment.physical_rows).file_layout().columns
         for field_id, number in zip(file.fields, file.column_indices, strict=True):
             if field_id in field_ids and number >= 0:
-                yield columns[number].pages
+                yield field_id, columns[number].pages
 
 
-def _of_fragment(fragment_answer: FragmentAnswer, columns: list[tuple[PageSummary, ...]], num_rows: int) -> Savings:
+def _of_fragment(
+    fragment_answer: FragmentAnswer, columns: list[tuple[bool, tuple[PageSummary, ...]]], num_rows: int
+) -> Savings:
+    """Return the savings of a fragment, of whose columns it is known whether they are asked, and their pages."""
     wanted = np.empty(0, np.int64) if fragment_answer.is_decided else fragment_answer.candidates()
-    pages = num_bytes = 0
-    for column in columns:
+    num_pages = num_bytes = 0
+    for column in (pages for is_asked, pages in columns if is_asked):
         ends = np.cumsum([page.num_rows for page in column])
         edges = np.searchsorted(wanted, np.concatenate([[0], ends]))
         is_read = (np.diff(edges) > 0).tolist()
-        pages += sum(is_read)
+        num_pages += sum(is_read)
         num_bytes += sum(page.num_bytes for page, chosen in zip(column, is_read, strict=True) if chosen)
     return Savings(
-        pages=pages,
-        all_pages=sum(map(len, columns)),
+        pages=num_pages,
+        all_pages=sum(len(pages) for _, pages in columns),
         rows=len(wanted),
         all_rows=num_rows,
         bytes=num_bytes,
-        all_bytes=sum(page.num_bytes for column in columns for page in column),
+        all_bytes=sum(page.num_bytes for _, pages in columns for page in pages),
     )
 
 

@@ -34,7 +34,7 @@ from lance_core.sql.kernels import pc
 from lance_core.sql.list_functions import LIST_FUNCTIONS, element, field, make_array
 from lance_core.sql.number_functions import NUMBER_FUNCTIONS
 from lance_core.sql.split import Chain, Part, list_items, split
-from lance_core.sql.terms import Term, literal_term
+from lance_core.sql.terms import Conjunct, Term, literal_term
 from lance_core.sql.time_functions import TIME_FUNCTIONS, date_part
 
 if TYPE_CHECKING:
@@ -433,14 +433,20 @@ def _logic(self: _Translator, node: Node, strict: bool) -> Term:
         else:
             parts.append(current)
     grouped: set[int] = set()
-    operands: list[Term] = []
+    operands: list[Conjunct] = []
     for group in find_groups(parts, is_and=kind is exp.And, term=self.term) if len(parts) >= sql_groups.MANY else ():
+        at = len(self.columns)
         term = _group(self, group, strict=strict)
         if term is not None:
             grouped.update(group.positions)
-            operands.append(terms.not_(term) if kind is exp.And else term)
-    operands += [self.term(part, strict=strict) for position, part in enumerate(parts) if position not in grouped]
-    return terms.joined(terms.or_ if kind is exp.Or else terms.and_, operands)
+            operands.append(Conjunct(tuple(self.columns[at:]), terms.not_(term) if kind is exp.And else term))
+    for part in (part for position, part in enumerate(parts) if position not in grouped):
+        at = len(self.columns)
+        term = self.term(part, strict=strict)
+        operands.append(Conjunct(tuple(self.columns[at:]), term))
+    if kind is exp.And and len(operands) > 1:
+        return terms.conjunction(operands)
+    return terms.joined(terms.or_, [operand.term for operand in operands])
 
 
 def _group(self: _Translator, group: Group, *, strict: bool) -> Term | None:

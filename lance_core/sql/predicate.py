@@ -6,6 +6,7 @@ null do not match, as in a SQL ``WHERE``.
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -16,11 +17,12 @@ from lance_core.errors import InvalidInputError
 from lance_core.sql.kernels import pc
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from pyarrow.compute import Expression
 
     from lance_core.sql.pruning import Condition
+    from lance_core.sql.terms import Conjunct, Term
 
 
 @frozen(kw_only=True)
@@ -32,12 +34,14 @@ class Predicate:
         columns: Top-level names and dotted paths that must be in the batches asked about.
         evaluate: Record batch to boolean array or scalar; null means unknown.
         asks: What is asked of single columns, for `lance_core.sql.pruning`; None if that is not known.
+        parts: Predicates whose ``AND`` it is, each of other columns; empty if it is not known to have several.
     """
 
     text: str
     columns: tuple[str, ...]
     evaluate: Callable[[pa.RecordBatch], pa.Array | pa.Scalar]
     asks: Condition | None = None
+    parts: tuple[Predicate, ...] = ()
 
     def mask(self, batch: pa.RecordBatch) -> pa.BooleanArray:
         """Return a mask of the rows that match.
@@ -75,8 +79,35 @@ def make_predicate(condition: str | Expression, schema: pa.Schema) -> Predicate:
         from lance_core.sql.parse import parse_condition  # noqa: PLC0415 the SQL parser is slow to import
 
         columns, term, asks = parse_condition(condition, schema)
-        return Predicate(text=condition, columns=columns, evaluate=term.evaluate, asks=asks)
+        parts = _parts(condition, term)
+        return Predicate(text=condition, columns=columns, evaluate=term.evaluate, asks=asks, parts=parts)
     return _from_expression(condition, schema)
+
+
+def _parts(text: str, term: Term) -> tuple[Predicate, ...]:
+    """Return the parts of a conjunction; those that read the same columns are one."""
+    from lance_core.sql.terms import and_, joined  # noqa: PLC0415 as above
+
+    groups: dict[frozenset[str], list[Conjunct]] = {}
+    for conjunct in term.conjuncts:
+        groups.setdefault(frozenset(conjunct.columns), []).append(conjunct)
+    if len(groups) < 2:
+        return ()
+    terms = [joined(and_, [conjunct.term for conjunct in group]) for group in groups.values()]
+    return tuple(
+        Predicate(text=text, columns=tuple(dict.fromkeys(group[0].columns)), evaluate=part.evaluate, asks=part.asks)
+        for group, part in zip(groups.values(), terms, strict=True)
+    )
+
+
+def conjunction(parts: Sequence[Predicate]) -> Predicate:
+    """Return the ``AND`` of some parts of a predicate, at least one."""
+    columns = tuple(dict.fromkeys([name for part in parts for name in part.columns]))
+
+    def evaluate(batch: pa.RecordBatch) -> pa.Array | pa.Scalar:
+        return reduce(pc.and_kleene, [part.mask(batch) for part in parts])
+
+    return parts[0] if len(parts) == 1 else Predicate(text=parts[0].text, columns=columns, evaluate=evaluate)
 
 
 def _from_expression(condition: Expression, schema: pa.Schema) -> Predicate:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from lance_core.common.frozen import frozen
+from lance_core.common.frozen import NamedTuple, frozen, replace
 from lance_core.encoding.arrow_values import binary_to_json
 from lance_core.encoding.kernels import scalar
 from lance_core.errors import InvalidInputError, UnsupportedError
@@ -29,6 +29,18 @@ if TYPE_CHECKING:
     from lance_core.sql.pruning import Condition
 
 
+class Conjunct(NamedTuple):
+    """A part of a conjunction.
+
+    Attributes:
+        columns: Names and dotted paths that it reads; some may be there twice.
+        term: A boolean.
+    """
+
+    columns: tuple[str, ...]
+    term: Term
+
+
 @frozen(kw_only=True)
 class Term:
     """A value for each row.
@@ -42,6 +54,7 @@ class Term:
             `lance_core.format.index.json_index.member_name`.
         asks: What a boolean value asks of single columns, for `lance_core.sql.pruning`.
         nullable: False if it is never null.
+        conjuncts: The parts of a chain of ``AND``; empty for all else.
         is_json: It is the text of a JSON column.
         as_stored: Record batch to the values as JSONB where the batch has them so, else to their text; None if this is
             no JSON column.
@@ -54,6 +67,7 @@ class Term:
     member: str = ""
     asks: Condition = UNKNOWN
     nullable: bool = True
+    conjuncts: tuple[Conjunct, ...] = ()
     is_json: bool = False
     as_stored: Callable[[pa.RecordBatch], Datum] | None = None
 
@@ -384,6 +398,13 @@ def and_(left: Term, right: Term) -> Term:
     """Kleene ``AND``."""
     asks = pruning.And(left.asks, right.asks)
     return apply(pc.and_kleene, (boolean(left, "AND"), boolean(right, "AND")), "AND", asks, kind=pa.bool_())
+
+
+def conjunction(conjuncts: Sequence[Conjunct]) -> Term:
+    """Kleene ``AND`` of some conditions, which it keeps; a chain among them counts as the conditions in it."""
+    parts = [inner for part in conjuncts for inner in part.term.conjuncts or (part,)]
+    checked = tuple(part._replace(term=boolean(part.term, "AND")) for part in parts)
+    return replace(joined(and_, [part.term for part in conjuncts]), conjuncts=checked)
 
 
 def or_(left: Term, right: Term) -> Term:

@@ -22,8 +22,9 @@ from lance_core.index.moved import load_later_moves
 from lance_core.index.row_moves import RowPositions
 from lance_core.index.vector.distances import default_metric
 from lance_core.index.vector.segment import RowLocator, VectorSegment
+from lance_core.scan.fragment_reader import row_places
 from lance_core.scan.fragments import matching_by_fragment
-from lance_core.scan.indexed import naming_index, row_places
+from lance_core.scan.indexed import naming_index
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
