@@ -14,10 +14,10 @@ import pyarrow as pa
 
 from lance_core.common.frozen import frozen, mutable
 from lance_core.encoding.arrow_values import as_mask
-from lance_core.encoding.kernels import FALSE_SCALAR, numbers_array
+from lance_core.encoding.kernels import numbers_array
 from lance_core.errors import UnsupportedError
 from lance_core.sql.float_order import order_keys
-from lance_core.sql.kernels import pc
+from lance_core.sql.kernels import nulls_as_false, pc
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -107,8 +107,7 @@ def _parted(values: pa.Array, ordering: ColumnOrdering, count: int) -> Iterator[
         bound = values[pc.partition_nth_indices(values, pivot=at)[at].as_py()]
         for is_before in (pc.less if ordering.ascending else pc.greater, pc.equal):
             mask = is_before(values, bound)
-            mask = pc.fill_null(mask, FALSE_SCALAR) if len(nulls) else mask
-            yield np.flatnonzero(as_mask(mask))
+            yield np.flatnonzero(as_mask(nulls_as_false(mask)))
     if not ordering.nulls_first:
         yield nulls
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from lance_core.encoding.kernels import FALSE_SCALAR, scalar
+from lance_core.encoding.kernels import scalar
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.sql.arrow_types import comparison_type, kind_of
-from lance_core.sql.kernels import pc
+from lance_core.sql.kernels import nulls_as_false, pc
 from lance_core.sql.terms import Term, apply, boolean, compare, converted, literal_term
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def _nullif(terms: Sequence[Term]) -> Term:
     equal = compare("equal", value, other, strict=False, is_exact=True)
 
     def choose(same: Datum, values: Datum) -> Datum:
-        return pc.if_else(pc.fill_null(same, FALSE_SCALAR), scalar(None, value.type), values)
+        return pc.if_else(nulls_as_false(same), scalar(None, value.type), values)
 
     term = apply(choose, (equal, value), "NULLIF")
     return Term(type=term.type, evaluate=term.evaluate)
@@ -118,7 +118,7 @@ def case(branches: Sequence[tuple[Term, Term]], otherwise: Term | None) -> Term:
 def _mask(answer: Datum, num_rows: int) -> np.ndarray:
     if isinstance(answer, pa.Scalar):
         return np.full(num_rows, answer.as_py() is True)
-    return np.asarray(pc.fill_null(answer, FALSE_SCALAR))
+    return np.asarray(nulls_as_false(answer))
 
 
 def _column(term: Term, batch: pa.RecordBatch, num_rows: int) -> pa.Array:

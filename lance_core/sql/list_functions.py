@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from lance_core.encoding.kernels import FALSE_SCALAR, scalar
+from lance_core.encoding.kernels import scalar
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.sql import pruning
 from lance_core.sql.arrow_types import comparison_type, element_at, is_any_list, is_text
 from lance_core.sql.choices import common
 from lance_core.sql.float_order import compare_exactly
-from lance_core.sql.kernels import pc
+from lance_core.sql.kernels import nulls_as_false, pc
 from lance_core.sql.pruning import UNKNOWN
 from lance_core.sql.terms import Term, apply, converted, literal_term, unify
 from lance_core.sql.text_functions import written, written_number
@@ -99,7 +99,7 @@ def _is_like(left: pa.DataType, right: pa.DataType) -> bool:
 
 def _any_of(hits: pa.Array, parents: npt.NDArray[np.int64], num_rows: int) -> pa.Array:
     answer = np.zeros(num_rows, np.bool_)
-    answer[parents[np.asarray(pc.fill_null(hits, FALSE_SCALAR))]] = True
+    answer[parents[np.asarray(nulls_as_false(hits))]] = True
     return pa.array(answer)
 
 

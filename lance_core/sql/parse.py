@@ -19,7 +19,7 @@ from sqlglot.errors import SqlglotError
 from sqlglot.parser import Parser
 from sqlglot.tokens import Tokenizer
 
-from lance_core.encoding.kernels import FALSE_SCALAR, scalar
+from lance_core.encoding.kernels import scalar
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.sql import groups as sql_groups
 from lance_core.sql import pruning, terms
@@ -30,7 +30,7 @@ from lance_core.sql.arrow_types import cast, is_any_list, parse_time
 from lance_core.sql.choices import CHOICE_FUNCTIONS, case, simple_case
 from lance_core.sql.groups import find_groups
 from lance_core.sql.json_functions import JSON_FUNCTIONS
-from lance_core.sql.kernels import pc
+from lance_core.sql.kernels import nulls_as_false, pc
 from lance_core.sql.list_functions import LIST_FUNCTIONS, element, field, make_array
 from lance_core.sql.number_functions import NUMBER_FUNCTIONS
 from lance_core.sql.split import Chain, Part, list_items, split
@@ -286,7 +286,7 @@ def _is(self: _Translator, node: Node) -> Term:
     if isinstance(wanted, exp.Boolean):
         pair = (terms.boolean(value, "IS"), self.term(wanted))
         asks = pruning.FillNull(value.asks if wanted.this else pruning.Not(value.asks), value=False)
-        return terms.apply(lambda a, b: pc.fill_null(pc.equal(a, b), FALSE_SCALAR), pair, "IS", asks)
+        return terms.apply(lambda a, b: nulls_as_false(pc.equal(a, b)), pair, "IS", asks)
     raise UnsupportedError(f"IS {wanted.sql(LanceSql)} is not supported")
 
 

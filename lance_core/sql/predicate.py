@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lance_core.common.frozen import frozen
-from lance_core.encoding.kernels import FALSE_SCALAR, scalar
+from lance_core.encoding.kernels import scalar
 from lance_core.errors import InvalidInputError
-from lance_core.sql.kernels import pc
+from lance_core.sql.kernels import nulls_as_false, pc
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -61,7 +61,7 @@ class Predicate:
             raise InvalidInputError(f"predicate {self.text!r} fails on the data: {error}") from error
         if isinstance(answer, pa.Scalar):
             return pa.repeat(scalar(answer.as_py() is True), batch.num_rows)
-        return pc.coalesce(answer, FALSE_SCALAR)
+        return nulls_as_false(answer)
 
 
 def make_predicate(condition: str | Expression, schema: pa.Schema) -> Predicate:

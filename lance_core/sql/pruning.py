@@ -17,10 +17,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lance_core.common.frozen import frozen
-from lance_core.encoding.kernels import FALSE_SCALAR, TRUE_SCALAR, scalar
+from lance_core.encoding.kernels import TRUE_SCALAR, scalar
 from lance_core.errors import InvalidInputError
 from lance_core.sql import ternary
-from lance_core.sql.kernels import pc
+from lance_core.sql.kernels import nulls_as_false, pc
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -376,6 +376,6 @@ def _judge_prefix(condition: Prefix, zones: ColumnZones) -> tuple[Mask, Mask]:
     true = _may("greater_equal", high, first) & (_may("less", low, first) | begins)
     if not condition.is_exact:
         return true, np.ones(len(low), np.bool_)
-    ends = np.asarray(pc.fill_null(pc.starts_with(high, condition.text), FALSE_SCALAR))
-    begins = np.asarray(pc.fill_null(pc.starts_with(low, condition.text), FALSE_SCALAR))
+    ends = np.asarray(nulls_as_false(pc.starts_with(high, condition.text)))
+    begins = np.asarray(nulls_as_false(pc.starts_with(low, condition.text)))
     return true, ~(begins & ends)

@@ -8,7 +8,7 @@ import pyarrow.compute
 import pytest
 
 import lance_core
-from lance_core.sql.kernels import _late
+from lance_core.sql.kernels import _late, nulls_as_false
 
 NUMBERS, OTHERS = pa.array([1, None, 3]), pa.array([2, 2, None])
 TEXTS, FLAGS = pa.array(["a b", None, " c"]), pa.array([True, None, False])
@@ -66,3 +66,18 @@ def test_the_first_comparisons_of_a_process_import_no_functions(tmp_path):
     table = pa.table({"n": [*range(20), None], "t": [f"x{n}" for n in range(21)]})
     lance_core.write_dataset(table, tmp_path / "t")
     subprocess.run([sys.executable, "-c", PROGRAM, str(tmp_path / "t")], check=True)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [FLAGS, FLAGS.slice(1), pa.array([True, False]), pa.nulls(3), pa.array([], pa.bool_()), pa.nulls(0)],
+    ids=["nulls", "slice", "without nulls", "of type null", "empty", "empty of type null"],
+)
+def test_nulls_of_an_answer_are_false(answer: pa.Array) -> None:
+    filled = nulls_as_false(answer)
+
+    assert filled.equals(pa.array([value is True for value in answer.to_pylist()], pa.bool_()))
+
+
+def test_a_null_scalar_is_false() -> None:
+    assert nulls_as_false(pa.scalar(None, pa.bool_())).as_py() is False
