@@ -208,7 +208,7 @@ class Schema:
     def _arrow(self) -> pa.Schema:
         return pa.schema([field.to_arrow() for field in self.fields], metadata=dict(self.metadata) or None)
 
-    @property
+    @cached_property
     def names(self) -> tuple[str, ...]:
         """Names of the top-level fields."""
         return tuple([field.name for field in self.fields])

@@ -114,3 +114,9 @@ def test_types_that_are_refused_by_name():
     for kind in (pa.list_(pa.string(), 2), pa.month_day_nano_interval(), pa.run_end_encoded(pa.int32(), pa.int8())):
         with pytest.raises(UnsupportedError, match="'c'"):
             Schema.from_arrow(pa.schema([("c", kind)]))
+
+
+def test_names_are_listed_once():
+    schema = Schema.from_arrow(pa.schema([("a", pa.int64()), ("b", pa.string())]))
+
+    assert schema.names is schema.names == ("a", "b")
