@@ -221,6 +221,29 @@ def _stored_json(schema: Schema, stored_names: Collection[str]) -> Schema:
     return Schema(tuple(fields), schema.metadata)
 
 
+def with_narrow_structs(plan: ScanPlan, paths: Sequence[str]) -> ScanPlan:
+    """Leave out the fields of structs that no expression looks at.
+
+    Args:
+        plan: The plan; the columns that expressions look into are structs.
+        paths: Paths of all that is asked for, in the order of the plan's columns.
+    """
+    projection = plan.projection.select([path for path in paths if path not in SYSTEM_COLUMNS])
+    if projection.fields == plan.projection.fields:
+        return plan
+    return replace(
+        plan,
+        projection=projection,
+        rest=rest_of(projection, plan.filter_projection),
+        schema=_output_schema(plan.columns, projection),
+    )
+
+
+def rest_of(projection: Schema, needed: Schema) -> Schema:
+    """Return the fields of a projection that those of a predicate do not bring along."""
+    return Schema(tuple([top for top in projection.fields if top not in needed.fields]), projection.metadata)
+
+
 def plan_filter(schema: Schema, condition: str | Expression, columns: Sequence[str] = ()) -> ScanPlan:
     """Return a plan that asks which rows match and reads some columns of them; errors as in `plan_scan`."""
     return plan_scan(
@@ -241,13 +264,13 @@ def _with_filter(plan: ScanPlan, schema: Schema, condition: str | Expression, ba
     predicate = _predicate(condition, schema, named)
     needed = schema.select([name for name in predicate.columns if name not in SYSTEM_COLUMNS])
     needed = _stored_json(needed, plan.projection.names)
-    rest = tuple(top_field for top_field in plan.projection.fields if top_field not in needed.fields)
-    widest = Schema((*needed.fields, *rest)).to_arrow()
+    rest = rest_of(plan.projection, needed)
+    widest = Schema((*needed.fields, *rest.fields)).to_arrow()
     return replace(
         plan,
         predicate=predicate,
         filter_projection=needed,
-        rest=Schema(rest, plan.projection.metadata),
+        rest=rest,
         batch_size=batch_size or default_batch_size(widest),
         most_looked_at=0 if needs_bytes(plan.projection) else default_batch_size(widest, STREAM_BATCH_BYTES),
     )
@@ -297,12 +320,11 @@ def output_names(names: Sequence[str], schema: Schema) -> tuple[str, ...]:
     """
     if len(schema.names) == len(names) and schema.names == tuple(names):
         return schema.names
-    return tuple(dict.fromkeys([_output_name(name, schema) for name in names]))
+    tops = {*schema.names, *SYSTEM_COLUMNS}
+    return tuple(dict.fromkeys([name if name in tops else _path_of_output(name, schema) for name in names]))
 
 
-def _output_name(name: str, schema: Schema) -> str:
-    if name in schema.names or name in SYSTEM_COLUMNS:
-        return name
+def _path_of_output(name: str, schema: Schema) -> str:
     field = schema.select([name]).fields[0]
     path = field.name
     while path != name and field.logical_type == "struct":

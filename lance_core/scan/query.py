@@ -23,6 +23,8 @@ from lance_core.scan.plan import (
     SYSTEM_COLUMNS,
     output_names,
     plan_scan,
+    rest_of,
+    with_narrow_structs,
     with_stored_json,
 )
 from lance_core.scan.ranking import ranked_columns, ranked_schema
@@ -59,6 +61,11 @@ class Output:
     name: str
     source: str
     expression: Expression | None = None
+
+    @property
+    def paths(self) -> Sequence[str]:
+        """Paths of the fields that it is made of."""
+        return (self.source,) if self.expression is None else self.expression.columns
 
 
 @frozen(kw_only=True)
@@ -156,6 +163,9 @@ def plan_query(
     direct = names if outputs is None else [output.source for output in outputs if output.expression is None]
     text_columns = {*direct, *(key.column_name for key in order)}
     if outputs is not None:
+        if ranking is None:
+            paths = [path for output in outputs for path in output.paths]
+            plan = with_narrow_structs(plan, [*paths, *(key.column_name for key in order)])
         plan = with_stored_json(plan, text_columns)
     fetched = None
     if ranking is not None:
@@ -222,8 +232,8 @@ def _is_nested_blob(path: str, schema: Schema) -> bool:
 def _needed(output: Output) -> Sequence[str]:
     """Columns of the scan that an output is made of: top-level ones, because expressions look into structs."""
     if output.expression is None:
-        return (output.source,)
-    return tuple(path.split(".")[0] if "." in path else path for path in output.expression.columns)
+        return output.paths
+    return tuple(path.split(".")[0] if "." in path else path for path in output.paths)
 
 
 def _output_schema(outputs: Sequence[Output], scanned: pa.Schema) -> pa.Schema:
@@ -362,10 +372,7 @@ def _order_plan(query: Query) -> ScanPlan:
     fields = [schema.field(name) if name in schema.names else pa.field(name, pa.uint64()) for name in names]
     stored = [name for name in names if name not in SYSTEM_COLUMNS]
     projection = query.plan.projection.select(stored)
-    needed = query.plan.filter_projection
-    rest = type(projection)(
-        tuple(field for field in projection.fields if field not in needed.fields), projection.metadata
-    )
+    rest = rest_of(projection, query.plan.filter_projection)
     return replace(query.plan, columns=names, projection=projection, rest=rest, schema=pa.schema(fields))
 
 
