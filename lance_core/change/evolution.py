@@ -14,6 +14,7 @@ import pyarrow as pa
 from lance_core.common.frozen import frozen
 from lance_core.common.hints import did_you_mean
 from lance_core.errors import InvalidInputError, UnsupportedError
+from lance_core.format.arrow_kinds import is_bytes, is_text
 from lance_core.format.schema import Field, Schema
 
 if TYPE_CHECKING:
@@ -412,15 +413,15 @@ def check_castable(path: str, source: pa.DataType, target: pa.DataType) -> None:
         raise UnsupportedError(f"cannot cast column {path!r} from {source} to {target}")
 
 
-_FAMILIES: tuple[tuple[Callable[[pa.DataType], bool], ...], ...] = (
-    (pa.types.is_integer,),
-    (pa.types.is_floating,),
-    (pa.types.is_decimal,),
-    (pa.types.is_string, pa.types.is_large_string),
-    (pa.types.is_binary, pa.types.is_large_binary),
-    (pa.types.is_date, pa.types.is_timestamp),
-    (pa.types.is_time,),
-    (pa.types.is_duration,),
+_FAMILIES: tuple[Callable[[pa.DataType], bool], ...] = (
+    pa.types.is_integer,
+    pa.types.is_floating,
+    pa.types.is_decimal,
+    is_text,
+    is_bytes,
+    lambda kind: pa.types.is_date(kind) or pa.types.is_timestamp(kind),
+    pa.types.is_time,
+    pa.types.is_duration,
 )
 
 
@@ -429,7 +430,7 @@ def _is_castable(source: pa.DataType, target: pa.DataType) -> bool:
         return True
     if pa.types.is_integer(source) and (pa.types.is_floating(target) or pa.types.is_decimal(target)):
         return True
-    if any(any(is_a(source) for is_a in family) and any(is_a(target) for is_a in family) for family in _FAMILIES):
+    if any(is_of_family(source) and is_of_family(target) for is_of_family in _FAMILIES):
         return True
     lists = (pa.types.is_list, pa.types.is_large_list)
     if any(is_a(source) for is_a in lists) and any(is_a(target) for is_a in lists):

@@ -16,6 +16,7 @@ from lance_core.common.frozen import frozen
 from lance_core.encoding.arrow_values import words_of
 from lance_core.encoding.kernels import WORD_BYTES, leading_words, numbers_array, take_inside, view_buffer
 from lance_core.errors import InvalidInputError, UnsupportedError
+from lance_core.format.arrow_kinds import is_bytes, is_text
 from lance_core.sql.kernels import pc
 
 if TYPE_CHECKING:
@@ -172,7 +173,7 @@ def _distinct(column: pa.ChunkedArray) -> tuple[_KeySet, Positions]:
         if _is_word(column.type):
             numbers = _Numbers(column)
             return numbers, numbers.codes
-        if _is_text(column.type):
+        if _is_bytes(column.type):
             texts = _Texts(column)
             if texts.codes is not None:
                 return texts, texts.codes
@@ -322,10 +323,8 @@ def _is_word(kind: pa.DataType) -> bool:
     return pa.types.is_primitive(kind) and kind.bit_width in _WORD_BITS
 
 
-def _is_text(kind: pa.DataType) -> bool:
-    types = pa.types
-    is_large = types.is_large_string(kind) or types.is_large_binary(kind)
-    return is_large or types.is_string(kind) or types.is_binary(kind) or types.is_fixed_size_binary(kind)
+def _is_bytes(kind: pa.DataType) -> bool:
+    return is_text(kind) or is_bytes(kind) or pa.types.is_fixed_size_binary(kind)
 
 
 def _as_bytes(column: pa.ChunkedArray | pa.Array) -> pa.Array:

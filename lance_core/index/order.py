@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lance_core.encoding.arrow_values import as_mask
+from lance_core.encoding.arrow_values import as_mask, offset_dtype
 from lance_core.encoding.kernels import WORD_BYTES, leading_words, numbers_array, numbers_of, view_buffer
 from lance_core.errors import CorruptDataError
 from lance_core.sql import float_order
@@ -122,15 +122,14 @@ def _order_by_prefixes(prefixes: npt.NDArray[Any], keys: pa.Array) -> Int64s:
 
 def _text_prefixes(keys: pa.Array) -> npt.NDArray[np.uint64] | None:
     """Return 8 bytes of each text behind what all begin with, as numbers, zeros behind its end; None for no text."""
-    types = pa.types
-    is_large = types.is_large_string(keys.type) or types.is_large_binary(keys.type)
-    if not (is_large or types.is_string(keys.type) or types.is_binary(keys.type)) or not len(keys):
+    dtype = offset_dtype(keys.type)
+    if dtype is None or not len(keys):
         return None
-    bounds = pc.min_max(keys.cast(pa.large_binary() if is_large else pa.binary())).as_py()
+    bounds = pc.min_max(keys.cast(pa.binary() if dtype == np.int32 else pa.large_binary())).as_py()
     least, greatest = bounds["min"], bounds["max"]
     differs = (at for at, (low, high) in enumerate(zip(least, greatest, strict=False)) if low != high)
     prefix = next(differs, len(least))
-    offsets = np.frombuffer(keys.buffers()[1], np.int64 if is_large else np.int32)
+    offsets = np.frombuffer(keys.buffers()[1], dtype)
     offsets = offsets[keys.offset : keys.offset + len(keys) + 1]
     data = view_buffer(keys.buffers()[2])
     starts = offsets[:-1] + offsets.dtype.type(prefix)

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from lance_core.encoding.arrow_values import mask_array
 from lance_core.errors import LanceError
+from lance_core.format.arrow_kinds import is_text
 from lance_core.format.index.bloom_filter import hash_values
 from lance_core.format.table.index_metadata import shows_moved_rows
 from lance_core.index.answer import ADDRESS_SHIFT, OFFSET_MASK
@@ -200,7 +201,7 @@ def _questions(path: str, values: pa.Array, *, is_each_asked: bool) -> Iterator[
     for value in picked if is_each_asked else []:
         yield Comparison(path, "equal", value), partial(_is_among, values, pa.repeat(value, 1))
     yield Membership(path, picked), partial(_is_among, values, picked)
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+    if is_text(kind):
         for text in picked.to_pylist():
             middle = len(text) // 2
             part = text[max(middle - _NEEDLE_LENGTH, 0) : middle + _NEEDLE_LENGTH]

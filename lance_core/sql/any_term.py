@@ -20,8 +20,9 @@ import pyarrow as pa
 
 from lance_core.common.frozen import frozen
 from lance_core.encoding.kernels import scalar
+from lance_core.format.arrow_kinds import is_bytes, is_text
 from lance_core.sql import float_order, pruning
-from lance_core.sql.arrow_types import coerce, comparison_type, is_text
+from lance_core.sql.arrow_types import coerce, comparison_type
 from lance_core.sql.kernels import pc
 from lance_core.sql.pruning import UNKNOWN
 from lance_core.sql.terms import Term, apply, converted, fitted
@@ -112,8 +113,7 @@ def _is_same(term: Term, other: Term) -> bool:
 
 
 def _is_known(kind: pa.DataType) -> bool:
-    types = pa.types
-    return bool(_has_keys(kind) or is_text(kind) or types.is_binary(kind) or types.is_large_binary(kind))
+    return _has_keys(kind) or is_text(kind) or is_bytes(kind)
 
 
 def _has_keys(kind: pa.DataType) -> bool:

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from lance_core.encoding.kernels import scalar
 from lance_core.errors import UnsupportedError
+from lance_core.format.arrow_kinds import is_bytes, is_text
 from lance_core.sql.kernels import pc
 
 if TYPE_CHECKING:
@@ -29,12 +30,12 @@ _WIDE_INTEGER = pa.decimal128(20, 0)
 
 
 def kind_of(data_type: pa.DataType) -> str:
-    """Return values of one kind can be compared."""
+    """Return a name for types whose values can be compared with one another."""
     if is_number(data_type):
         return "number"
     if is_text(data_type):
         return "text"
-    if _is.is_binary(data_type) or _is.is_large_binary(data_type) or _is.is_fixed_size_binary(data_type):
+    if is_bytes(data_type) or _is.is_fixed_size_binary(data_type):
         return "binary"
     if _is.is_date(data_type) or _is.is_timestamp(data_type):
         return "day or time"
@@ -44,11 +45,6 @@ def kind_of(data_type: pa.DataType) -> str:
 def is_number(kind: pa.DataType) -> bool:
     """True for integers, floats and decimals."""
     return bool(_is.is_integer(kind) or _is.is_floating(kind) or _is.is_decimal(kind))
-
-
-def is_text(kind: pa.DataType) -> bool:
-    """True for text of either offset size."""
-    return bool(_is.is_string(kind) or _is.is_large_string(kind))
 
 
 def is_any_list(data_type: pa.DataType) -> bool:

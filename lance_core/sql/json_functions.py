@@ -21,10 +21,10 @@ from lance_core.encoding.jsonb_arrays import decode_texts
 from lance_core.encoding.jsonb_find import Step, find_values, lengths
 from lance_core.encoding.kernels import scalar
 from lance_core.errors import InvalidInputError
+from lance_core.format.arrow_kinds import is_text
 from lance_core.format.index.json_index import GETTERS, member_name
 from lance_core.sql import pruning
 from lance_core.sql.arrow_types import cast as cast_values
-from lance_core.sql.arrow_types import is_text
 from lance_core.sql.kernels import pc
 from lance_core.sql.pruning import UNKNOWN
 from lance_core.sql.terms import Term, apply, converted

@@ -10,8 +10,9 @@ import pyarrow as pa
 
 from lance_core.encoding.kernels import scalar
 from lance_core.errors import InvalidInputError, UnsupportedError
+from lance_core.format.arrow_kinds import is_text
 from lance_core.sql import pruning
-from lance_core.sql.arrow_types import comparison_type, element_at, is_any_list, is_text
+from lance_core.sql.arrow_types import comparison_type, element_at, is_any_list
 from lance_core.sql.choices import common
 from lance_core.sql.float_order import compare_exactly
 from lance_core.sql.kernels import nulls_as_false, pc

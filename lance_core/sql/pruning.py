@@ -19,6 +19,7 @@ import pyarrow as pa
 from lance_core.common.frozen import frozen
 from lance_core.encoding.kernels import TRUE_SCALAR, scalar
 from lance_core.errors import InvalidInputError
+from lance_core.format.arrow_kinds import is_text
 from lance_core.sql import ternary
 from lance_core.sql.kernels import nulls_as_false, pc
 
@@ -368,7 +369,7 @@ def _judge_membership(condition: Membership, zones: ColumnZones) -> tuple[Mask, 
 
 def _judge_prefix(condition: Prefix, zones: ColumnZones) -> tuple[Mask, Mask]:
     low, high = zones.minimum, zones.maximum
-    if not (pa.types.is_string(low.type) or pa.types.is_large_string(low.type)):
+    if not is_text(low.type):
         return np.ones(len(low), np.bool_), np.ones(len(low), np.bool_)
     first = scalar(condition.text, low.type)
     # Larger than the prefix and not beginning with it: larger than all that begins with it.

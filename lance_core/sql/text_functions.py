@@ -8,8 +8,9 @@ import pyarrow as pa
 
 from lance_core.encoding.kernels import scalar
 from lance_core.errors import InvalidInputError, UnsupportedError
+from lance_core.format.arrow_kinds import is_text
 from lance_core.sql import pruning
-from lance_core.sql.arrow_types import cast, element_at, is_text
+from lance_core.sql.arrow_types import cast, element_at
 from lance_core.sql.find_text import ask_with_parts
 from lance_core.sql.kernels import pc
 from lance_core.sql.pruning import UNKNOWN

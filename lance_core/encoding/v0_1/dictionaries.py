@@ -14,6 +14,7 @@ import pyarrow.compute
 from lance_core.encoding.arrow_values import buffer_view, from_values, null_mask, offset_dtype, to_values
 from lance_core.encoding.values import VariableValues
 from lance_core.errors import InvalidInputError
+from lance_core.format.arrow_kinds import is_bytes
 from lance_core.format.dictionary_values import LegacyDictionary
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def dictionary_of(values: pa.Array) -> LegacyDictionary:
         start = values.offset * (width := values.type.bit_width // 8)
         data = buffer_view(values.buffers()[1], np.uint8)[start : start + len(values) * width]
         return LegacyDictionary(len(values), data.tobytes(), None)
-    strings = to_values(values.fill_null(b"" if _is_bytes(values.type) else ""))
+    strings = to_values(values.fill_null(b"" if is_bytes(values.type) else ""))
     assert isinstance(strings, VariableValues)  # noqa: S101 for the type checker: they are strings
     offsets = strings.offsets.astype("<i8")
     data = strings.data[int(offsets[0]) : int(offsets[-1])]
@@ -161,7 +162,3 @@ class DictionaryBuilder:
 def _location(array: pa.Array) -> tuple[int, int, list[int]]:
     """Return the identity of a live array: its address in memory."""
     return array.offset, len(array), [0 if buffer is None else buffer.address for buffer in array.buffers()]
-
-
-def _is_bytes(kind: pa.DataType) -> bool:
-    return pa.types.is_binary(kind) or pa.types.is_large_binary(kind)

@@ -15,6 +15,7 @@ from lance_core.common.frozen import mutable
 from lance_core.encoding.arrow_values import as_mask, buffer_view, offset_dtype, pack_bits, to_values
 from lance_core.encoding.v2_0.encode import fixed_bytes
 from lance_core.encoding.values import VariableValues
+from lance_core.format.arrow_kinds import is_text
 
 if TYPE_CHECKING:
     from lance_core.encoding.values import Bytes, Int64s
@@ -91,8 +92,8 @@ def put_offsets(sizes: Int64s, pages: PageBytes, *, is_large: bool) -> int:
 
 def _strings(array: pa.Array) -> VariableValues:
     if array.null_count:
-        is_text = pa.types.is_string(array.type) or pa.types.is_large_string(array.type)
-        array = array.fill_null("" if is_text else b"")  # a null may own bytes, which would come back as a value
+        # A null may own bytes, which would come back as a value.
+        array = array.fill_null("" if is_text(array.type) else b"")
     values = to_values(array)
     assert isinstance(values, VariableValues)  # noqa: S101 for the type checker: the caller asked
     return values

@@ -16,6 +16,7 @@ from lance_core.common.frozen import frozen
 from lance_core.encoding.arrow_values import null_mask, offset_dtype, to_values, words_of
 from lance_core.encoding.kernels import gather, starts_of
 from lance_core.encoding.values import VariableValues
+from lance_core.format.arrow_kinds import is_text
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -110,8 +111,7 @@ def _decimal_bounds(array: pa.Array) -> tuple[bytes, bytes]:
 
 def _string_bounds(array: pa.Array) -> tuple[bytes | None, bytes | None]:
     """If any value was cut, the maximum is increased, even if it was not cut itself, as pylance does."""
-    kind = array.type
-    is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    of_text = is_text(array.type)
     if array.null_count:
         array = array.drop_null()
     if not len(array):
@@ -119,21 +119,21 @@ def _string_bounds(array: pa.Array) -> tuple[bytes | None, bytes | None]:
     values = to_values(array)
     assert isinstance(values, VariableValues)  # noqa: S101 for the type checker: the caller asked
     is_cut = int(np.diff(values.offsets).max()) > _MAX_BYTES
-    bounds = pc.min_max(_prefixes(values, is_text=is_text) if is_cut else array.cast(pa.large_binary()))
+    bounds = pc.min_max(_prefixes(values, of_text=of_text) if is_cut else array.cast(pa.large_binary()))
     low, high = bounds["min"].as_py(), bounds["max"].as_py()
     if is_cut:
-        high = _next_text(high) if is_text else _next_binary(high)
+        high = _next_text(high) if of_text else _next_binary(high)
     return low, high
 
 
-def _prefixes(values: VariableValues, *, is_text: bool) -> pa.Array:
+def _prefixes(values: VariableValues, *, of_text: bool) -> pa.Array:
     """Return the first 64 bytes of each value; of text as many whole characters as fit."""
     offsets = values.offsets.astype(np.int64)
     starts, ends = offsets[:-1], offsets[1:].copy()
     data: Bytes = np.ascontiguousarray(values.data)
     long = np.flatnonzero(ends - starts > _MAX_BYTES)
     cuts = starts[long] + _MAX_BYTES
-    if is_text:
+    if of_text:
         # A cut inside of a character has a continuation byte (10xxxxxx) behind it; a character has at most three.
         for _ in range(3):
             cuts -= (data[cuts] & 0xC0) == 0x80

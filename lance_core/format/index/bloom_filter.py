@@ -23,6 +23,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lance_core.format.arrow_kinds import is_bytes, is_text
+
 FILE_NAME = "bloomfilter.lance"
 TYPE_URL = "/lance.index.pb.BloomFilterIndexDetails"
 VERSION = 0
@@ -56,10 +58,8 @@ def has_bloom_filter(kind: pa.DataType) -> bool:
     return (
         types.is_integer(kind)
         or kind in (pa.float32(), pa.float64())
-        or types.is_string(kind)
-        or types.is_large_string(kind)
-        or types.is_binary(kind)
-        or types.is_large_binary(kind)
+        or is_text(kind)
+        or is_bytes(kind)
         or types.is_date(kind)
         or types.is_time(kind)
         or types.is_timestamp(kind)

@@ -21,6 +21,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from lance_core.format.arrow_kinds import is_ordered
+
 PAGE_FILE = "page_data.lance"
 LOOKUP_FILE = "page_lookup.lance"
 TYPE_URL = "/lance.table.BTreeIndexDetails"
@@ -45,17 +47,4 @@ def lookup_schema(kind: pa.DataType) -> pa.Schema:
 
 def has_btree(kind: pa.DataType) -> bool:
     """Return whether values of a type have an order that B-trees are built for."""
-    types = pa.types
-    return (
-        types.is_integer(kind)
-        or types.is_floating(kind)
-        or types.is_boolean(kind)
-        or types.is_string(kind)
-        or types.is_large_string(kind)
-        or types.is_binary(kind)
-        or types.is_large_binary(kind)
-        or types.is_fixed_size_binary(kind)
-        or types.is_decimal128(kind)
-        or types.is_decimal256(kind)
-        or types.is_temporal(kind)
-    ) and not types.is_interval(kind)
+    return is_ordered(kind) or pa.types.is_fixed_size_binary(kind)

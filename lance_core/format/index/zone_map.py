@@ -38,23 +38,6 @@ def zone_schema(kind: pa.DataType) -> pa.Schema:
     return pa.schema([pa.field("min", kind), pa.field("max", kind), *counts, *fields])
 
 
-def has_zone_map(kind: pa.DataType) -> bool:
-    """Return whether values of a type have an order that zone maps are made for."""
-    types = pa.types
-    return (
-        types.is_integer(kind)
-        or types.is_floating(kind)
-        or types.is_boolean(kind)
-        or types.is_string(kind)
-        or types.is_large_string(kind)
-        or types.is_binary(kind)
-        or types.is_large_binary(kind)
-        or types.is_decimal128(kind)
-        or types.is_decimal256(kind)
-        or types.is_temporal(kind)
-    ) and not types.is_interval(kind)
-
-
 def encode_details(*, rows_per_zone: int) -> bytes:
     """Return the message ``ZoneMapIndexDetails``."""
     return b"\x08" + varint(rows_per_zone) + b"\x10\x00\x18\x01"

@@ -13,7 +13,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lance_core.common.frozen import frozen
-from lance_core.encoding.arrow_values import as_mask
+from lance_core.encoding.arrow_values import as_mask, offset_dtype
+from lance_core.encoding.kernels import leading_words, view_buffer
 from lance_core.errors import CorruptDataError
 from lance_core.sql.kernels import pc
 
@@ -166,7 +167,7 @@ class PageCache:
             raise CorruptDataError("a page of the B-tree has nulls behind values", path=self._path)
         # A slice would keep the others alive.
         is_alone = len(numbers) == 1
-        keys = None if _is_text(values.type) else _keys(values)
+        keys = _keys(values) if offset_dtype(values.type) is None else None
         read: dict[int, Page] = {}
         at = 0
         for number, start, end in zip(numbers, starts, ends, strict=True):
@@ -206,21 +207,15 @@ def _text_page(start: int, values: pa.Array) -> Page:
 
 
 def _bytes_of(texts: pa.Array) -> pa.Array:
-    is_large = pa.types.is_large_string(texts.type) or pa.types.is_large_binary(texts.type)
-    return texts.view(pa.large_binary() if is_large else pa.binary())
+    return texts.view(pa.binary() if offset_dtype(texts.type) == np.int32 else pa.large_binary())
 
 
 def _heads(texts: pa.Array, skipped: int) -> npt.NDArray[np.uint64]:
     """Return the eight bytes of each text behind some others as a number; where a text ends, zeros follow."""
     _, offsets, data = texts.buffers()
-    dtype = np.int64 if pa.types.is_large_binary(texts.type) else np.int32
-    edges = np.frombuffer(offsets, dtype)[texts.offset : texts.offset + len(texts) + 1].astype(np.int64)
-    if data is None or not len(data):
-        return np.zeros(len(texts), np.uint64)
-    at = (edges[:-1] + skipped)[:, None] + np.arange(8)
-    memory = np.frombuffer(data, np.uint8).take(at, mode="clip")
-    memory[at >= edges[1:, None]] = 0
-    return memory.view(">u8").ravel().astype(np.uint64)
+    edges = np.frombuffer(offsets, offset_dtype(texts.type))[texts.offset : texts.offset + len(texts) + 1]
+    starts = edges[:-1].astype(np.int64) + skipped
+    return leading_words(view_buffer(data), starts, edges[1:] - starts).byteswap(inplace=True)
 
 
 def _joined(starts: list[int], ends: list[int]) -> Int64s:
@@ -253,11 +248,6 @@ def row_numbers(ids: pa.Array, path: str) -> Int64s:
     if len(numbers) and int(numbers.min()) < 0:
         raise CorruptDataError("the B-tree has row ids above 2^63", path=path)
     return numbers
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
-    return is_text or pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
 
 
 def _keys(values: pa.Array) -> Keys:

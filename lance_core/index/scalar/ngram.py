@@ -15,6 +15,7 @@ from pyroaring import BitMap64
 
 from lance_core.common.limits import check_limit
 from lance_core.errors import CorruptDataError
+from lance_core.format.arrow_kinds import is_text
 from lance_core.format.index.ngram_index import FILE_NAME, NGRAM_SCHEMA, TYPE_URL, VERSION, certain_trigrams
 from lance_core.format.index.row_sets import decode_row_treemap, rows_of_treemap
 from lance_core.index import answer as answers
@@ -86,15 +87,11 @@ class NGramSegment:
 
     def entries(self) -> Iterator[tuple[pa.Array, Int64s]]:
         """Read all trigrams, one for each of its rows."""
-        import pyarrow as pa  # noqa: PLC0415 its types are all that the rest needs
-
         for tokens, rows in self.content():
             yield pa.array(tokens.astype(np.uint32)), rows
 
     def expected_entries(self, values: pa.Array, rows: Int64s) -> Iterator[tuple[pa.Array, Int64s]]:
         """Return the distinct trigrams of each text."""
-        import pyarrow as pa  # noqa: PLC0415 as above
-
         from lance_core.index.scalar.ngram_build import trigrams_of  # noqa: PLC0415 rarely needed
 
         for tokens, owners in trigrams_of(values, rows):
@@ -120,7 +117,7 @@ class NGramKind:
 
     def takes(self, kind: pa.DataType) -> bool:
         """Return whether values are texts."""
-        return pa.types.is_string(kind) or pa.types.is_large_string(kind)
+        return is_text(kind)
 
     def open(self, files: SegmentFiles, column: IndexedColumn) -> Segment:
         """Read the trigrams of a segment."""

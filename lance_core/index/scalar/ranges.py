@@ -8,6 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lance_core.format.arrow_kinds import is_text
+
 if TYPE_CHECKING:
     from lance_core.sql.pruning import Question, Range
 
@@ -66,8 +68,7 @@ def fitting(values: pa.Array, kind: pa.DataType) -> pa.Array | None:
 
     Zeros and NaN among floats are left to the scan: whether zeros of both signs are equal depends on the expression.
     """
-    is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
-    if is_text and (pa.types.is_string(values.type) or pa.types.is_large_string(values.type)):
+    if is_text(kind) and is_text(values.type):
         return values.cast(kind)
     if not values.type.equals(kind):
         return None
@@ -109,7 +110,7 @@ def _equal(values: pa.Array, positions: Positions) -> tuple[Int64s, Int64s] | No
 
 def _beginning_with(text: str, kind: pa.DataType, positions: Positions, end: int) -> tuple[Int64s, Int64s] | None:
     """Return the range of the texts that begin with a text: up to the smallest that is greater than all of them."""
-    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+    if not is_text(kind):
         return None
     behind = _successor(text)
     ends = [text] if behind is None else [text, behind]

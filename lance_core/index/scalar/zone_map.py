@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from lance_core.common.limits import check_limit
 from lance_core.errors import CorruptDataError, UnsupportedError
+from lance_core.format.arrow_kinds import is_ordered
 from lance_core.format.index.row_sets import decode_row_set, rows_of_treemap
 from lance_core.format.index.zone_map import (
     COLUMNS,
@@ -24,7 +25,6 @@ from lance_core.format.index.zone_map import (
     NULL_BITMAP_KEY,
     ROWS_PER_ZONE_KEY,
     TYPE_URL,
-    has_zone_map,
     zone_schema,
 )
 from lance_core.index.answer import ADDRESS_SHIFT, RowAnswer, of_ranges
@@ -128,7 +128,7 @@ class ZoneMapKind:
 
     def takes(self, kind: pa.DataType) -> bool:
         """Return whether values of a type have an order."""
-        return has_zone_map(kind)
+        return is_ordered(kind)
 
     def open(self, files: SegmentFiles, column: IndexedColumn) -> ZoneMapSegment:
         """Read the zone map of a segment."""

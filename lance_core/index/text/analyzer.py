@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from lance_core.common.frozen import frozen
 from lance_core.encoding.kernels import aranges, numbers_of, starts_of
+from lance_core.format.arrow_kinds import is_text
 from lance_core.index.text.characters import alphanumeric, fold, lower, not_space, stop_words
 from lance_core.sql.kernels import pc
 
@@ -174,11 +175,11 @@ def _stemmer(language: str) -> Callable[[str], str]:
     return stem_word
 
 
-def is_text(kind: pa.DataType) -> bool:
+def holds_text(kind: pa.DataType) -> bool:
     """Return whether values of a type are texts, or lists of texts."""
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         kind = kind.value_type
-    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    return is_text(kind)
 
 
 def _joined(texts: pa.Array) -> pa.Array:

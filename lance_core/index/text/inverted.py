@@ -20,7 +20,7 @@ from lance_core.format.index.inverted_index import METADATA_FILE, TYPE_URL, VERS
 from lance_core.format.schema import JSON
 from lance_core.index.cache import CACHE_BYTES, BoundedCache
 from lance_core.index.external_sort import MEMORY_OPTION
-from lance_core.index.text.analyzer import is_text
+from lance_core.index.text.analyzer import holds_text
 from lance_core.index.text.inverted_partition import Partition, PostingsCache
 from lance_core.index.text.json_analyzer import make_analyzer
 
@@ -127,7 +127,7 @@ class InvertedKind:
 
     def takes(self, kind: pa.DataType) -> bool:
         """Return whether values are texts, or lists of texts."""
-        return is_text(kind)
+        return holds_text(kind)
 
     def open(self, files: SegmentFiles, column: IndexedColumn) -> Segment:
         """Return a segment; nothing is read yet."""

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from lance_core.common.last_made import KeepsLast
 from lance_core.errors import CorruptDataError, UnsupportedError
+from lance_core.format.arrow_kinds import is_text
 from lance_core.format.index.minhash import (
     BANDS_FILE,
     BANDS_SCHEMA,
@@ -205,7 +206,7 @@ class MinHashKind:
 
     def takes(self, kind: pa.DataType) -> bool:
         """Return whether values are texts."""
-        return pa.types.is_string(kind) or pa.types.is_large_string(kind)
+        return is_text(kind)
 
     def open(self, files: SegmentFiles, column: IndexedColumn) -> Segment:
         """Return a segment; nothing is read yet."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lance_core.errors import InvalidInputError
+from lance_core.format.arrow_kinds import is_text
 from lance_core.spark.common.uuids import format_uuids, parse_uuids
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def _converted(array: pa.Array, field: pa.Field, truncate_nanoseconds: bool) -> 
     # Nothing else is read as text, or written from text, than uuids.
     if pa.types.is_fixed_size_binary(source) and pa.types.is_string(target):
         return format_uuids(array)
-    if pa.types.is_fixed_size_binary(target) and (pa.types.is_string(source) or pa.types.is_large_string(source)):
+    if pa.types.is_fixed_size_binary(target) and is_text(source):
         return parse_uuids(array, field.name)
     if truncate_nanoseconds:
         import pyarrow.compute as pc  # noqa: PLC0415 rarely needed
