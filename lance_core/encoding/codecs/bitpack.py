@@ -40,9 +40,8 @@ if TYPE_CHECKING:
     from lance_core.encoding.values import Bytes, Chunks, Int64s
 
 _MAX_SLICED_SEQUENCES, _MAX_SLICED_VALUES = 16, 1 << 15
-_MANY_WIDTHS = 5
-_MAX_MIXED_BLOCKS = 24
-"""With more widths and fewer blocks for each than these, all widths at once are faster than one by one."""
+_MAX_MIXED_BLOCKS = 8
+"""With fewer blocks for each width than these, all widths at once are faster than one by one."""
 _BLOCKS_AT_ONCE = 256
 """Blocks of one width among others are unpacked in the cache, so many at once, and then put to their places."""
 _LEAST_RUN = 16
@@ -160,7 +159,7 @@ def _unpack_widths(memory_words: npt.NDArray[Any], firsts: Int64s, widths: Int64
     """Unpack blocks of several widths, shape (n, 1024)."""
     out = empty(len(widths) * BLOCK, memory_words.dtype).reshape(-1, BLOCK)
     distinct = np.flatnonzero(np.bincount(widths)).tolist()
-    if len(distinct) > _MANY_WIDTHS and len(distinct) * _MAX_MIXED_BLOCKS > len(widths):
+    if len(distinct) > 1 and len(distinct) * _MAX_MIXED_BLOCKS > len(widths):
         fastlanes.unpack_mixed(memory_words, firsts, widths, out)
         return out
     for width in distinct:
@@ -395,11 +394,7 @@ def encode_inline(values: FixedValues, widths: Int64s) -> Chunks:
 
 def _pack_widths(blocks: npt.NDArray[Any], widths: Int64s, memory_words: npt.NDArray[Any], firsts: Int64s) -> None:
     """Pack blocks of several widths to where their words, now zero, start."""
-    distinct = np.flatnonzero(np.bincount(widths)).tolist()
-    if len(distinct) > _MANY_WIDTHS and len(distinct) * _MAX_MIXED_BLOCKS > len(widths):
-        fastlanes.pack_mixed(blocks, widths, memory_words, firsts)
-        return
-    for width in distinct:
+    for width in np.flatnonzero(np.bincount(widths)).tolist():
         chosen = np.flatnonzero(widths == width)
         part = blocks if len(chosen) == len(widths) else blocks[chosen]
         fastlanes.pack_into(part, width, memory_words, firsts[chosen])

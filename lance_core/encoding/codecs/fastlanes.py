@@ -206,26 +206,30 @@ def unpack_mixed(packed_words: npt.NDArray[Any], starts: Int64s, widths: Int64s,
         widths: Shape (n,), 0 to T each.
         out: Shape (n, 1024).
     """
-    bits = packed_words.dtype.itemsize * 8
-    lanes = BLOCK // bits
     if not widths.any():
         out[...] = 0
         return
-    # Row r of a block of width w begins at bit r * w of each lane, so that word and shift differ from block to block.
-    # Each step takes row r of all blocks: from its word, and the high bits from the next word, which may be the same.
     sources = _rows_of_words(packed_words)
-    starts = np.where(widths == 0, 0, starts)
-    masks = _masks(widths, packed_words.dtype)
-    rows = np.empty((bits, len(starts), lanes), packed_words.dtype)
-    for row, target in enumerate(rows):
-        word, shift = np.divmod(row * widths, bits)
-        following = np.where(shift + widths > bits, word + 1, word)
-        low = sources[starts + word * lanes].view(packed_words.dtype).reshape(-1, lanes)
-        high = sources[starts + following * lanes].view(packed_words.dtype).reshape(-1, lanes)
-        np.right_shift(low, shift.astype(packed_words.dtype)[:, None], out=target)
-        np.left_shift(high, (bits - shift).astype(packed_words.dtype)[:, None], out=high)
-        np.bitwise_or(target, high, out=target)
-        np.bitwise_and(target, masks, out=target)
+    for low in range(0, len(starts), _MAX_BLOCKS_AT_ONCE):
+        some = slice(low, low + _MAX_BLOCKS_AT_ONCE)
+        _unpack_some_mixed(sources, np.where(widths[some] == 0, 0, starts[some]), widths[some], out[some])
+
+
+def _unpack_some_mixed(sources: npt.NDArray[np.void], starts: Int64s, widths: Int64s, out: npt.NDArray[Any]) -> None:
+    """As `unpack_mixed`, all rows of all blocks in each step: row r of a block of width w begins at bit r * w."""
+    dtype, bits = out.dtype, out.dtype.itemsize * 8
+    lanes = BLOCK // bits
+    first_bits = np.arange(bits)[:, None] * widths
+    shifts = first_bits & (bits - 1)
+    first_words = starts + first_bits // bits * lanes
+    rows = sources[first_words].view(dtype).reshape(bits, len(starts), lanes)
+    np.right_shift(rows, shifts.astype(dtype)[:, :, None], out=rows)
+    split = np.nonzero(shifts + widths > bits)
+    if len(split[0]):
+        high = sources[first_words[split] + lanes].view(dtype).reshape(-1, lanes)
+        np.left_shift(high, (bits - shifts[split]).astype(dtype)[:, None], out=high)
+        rows[split] |= high
+    np.bitwise_and(rows, _masks(widths, dtype), out=rows)
     _put_in_order(rows, out)
 
 
@@ -306,31 +310,6 @@ def _masks(widths: Int64s, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     bits = dtype.itemsize * 8
     ones = np.full(len(widths), (1 << bits) - 1, dtype)
     return np.right_shift(ones, (bits - widths).astype(dtype))[:, None]  # numpy shifts by T to 0
-
-
-def pack_mixed(blocks: npt.NDArray[Any], widths: Int64s, packed_words: npt.NDArray[Any], starts: Int64s) -> None:
-    """As ``pack_into``, for few blocks of many widths.
-
-    Args:
-        blocks: Shape (n, 1024), each below ``2 ** width`` of its block.
-        widths: Shape (n,), 0 to T each.
-        packed_words: Shape (m,); zero where the packed words go.
-        starts: Shape (n,).
-    """
-    chosen = np.flatnonzero(widths)
-    if len(chosen) == 0:
-        return
-    blocks, widths, starts = blocks[chosen], widths[chosen], starts[chosen]
-    bits = packed_words.dtype.itemsize * 8
-    lanes = BLOCK // bits
-    windows = as_strided(packed_words, (len(packed_words) - lanes + 1, lanes), packed_words.strides * 2)
-    for row in range(bits):
-        word, shift = np.divmod(row * widths, bits)
-        values = blocks[:, row_start(row) : row_start(row) + lanes]
-        windows[starts + word * lanes] |= np.left_shift(values, shift.astype(packed_words.dtype)[:, None])
-        split = np.flatnonzero(shift + widths > bits)
-        rest = np.right_shift(values[split], (bits - shift[split]).astype(packed_words.dtype)[:, None])
-        windows[(starts + (word + 1) * lanes)[split]] |= rest
 
 
 def pack_into(blocks: npt.NDArray[Any], width: int, packed_words: npt.NDArray[Any], starts: Int64s) -> None:
