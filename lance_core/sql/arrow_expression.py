@@ -233,7 +233,7 @@ class _Translator:
         kind = self._schema.field(name).type
         for step in rest:
             kind = kind.field(step).type
-        self.columns.append(name)
+        self.columns.append(".".join(path))
 
         def read(batch: pa.RecordBatch) -> pa.Array:
             values = batch.column(name)

@@ -17,7 +17,7 @@ from lance_core.format.arrow_kinds import is_bytes, is_text
 from lance_core.sql.kernels import pc
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 Datum: TypeAlias = Any
 """An Arrow array, or an Arrow scalar that stands for all rows."""
@@ -26,6 +26,7 @@ _is = pa.types
 UTC_NAMES = ("UTC", "+00:00", "Z")
 _INTEGER_DIGITS = {8: 3, 16: 5, 32: 10, 64: 20}
 _SIGNED = {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
+_BITS_OF_OTHERS = 1_024
 _WIDE_INTEGER = pa.decimal128(20, 0)
 
 
@@ -50,6 +51,30 @@ def is_number(kind: pa.DataType) -> bool:
 def is_any_list(data_type: pa.DataType) -> bool:
     """True for lists of every kind."""
     return bool(_is.is_list(data_type) or _is.is_large_list(data_type) or _is.is_fixed_size_list(data_type))
+
+
+def shape_path(path: str, field: pa.Field) -> str:
+    """Return the path of the value below a column that is read most cheaply, to learn where the column is null.
+
+    It tells how long lists are as well. Structs with metadata are stored as one (blobs, packed structs).
+
+    Args:
+        path: Name or dotted path of the column.
+        field: Its Arrow field.
+    """
+    return min(_leaf_paths(path, field), key=lambda leaf: leaf[1])[0]
+
+
+def _leaf_paths(path: str, field: pa.Field) -> Iterator[tuple[str, int]]:
+    """Yield the paths of values below a field, and their bits."""
+    kind = field.type
+    if _is.is_struct(kind) and kind.num_fields and not field.metadata:
+        for index in range(kind.num_fields):
+            yield from _leaf_paths(f"{path}.{kind.field(index).name}", kind.field(index))
+    elif _is.is_list(kind) or _is.is_large_list(kind):
+        yield from _leaf_paths(f"{path}.{kind.value_field.name}", kind.value_field)
+    else:
+        yield path, kind.bit_width if _is.is_primitive(kind) else _BITS_OF_OTHERS
 
 
 def decimal_for(kind: pa.DataType) -> pa.DataType:

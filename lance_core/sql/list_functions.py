@@ -202,3 +202,6 @@ LIST_FUNCTIONS: Mapping[str, tuple[int, int, Callable[[Sequence[Term]], Term]]] 
     "get_field": (2, 2, lambda terms: field(terms[0], written(terms[1], "get_field"))),
 }
 """Name to fewest arguments, most arguments and meaning."""
+
+SHAPE_FUNCTIONS = frozenset(name for name, (_, _, build) in LIST_FUNCTIONS.items() if build in (_length, _empty))
+"""Functions that ask nothing of a list but its length."""

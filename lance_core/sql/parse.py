@@ -26,12 +26,12 @@ from lance_core.sql import pruning, terms
 from lance_core.sql import text_functions as text
 from lance_core.sql.any_term import any_of
 from lance_core.sql.arithmetic import arithmetic, integer_literal, literal_arrays, negated
-from lance_core.sql.arrow_types import cast, is_any_list, parse_time
+from lance_core.sql.arrow_types import cast, is_any_list, parse_time, shape_path
 from lance_core.sql.choices import CHOICE_FUNCTIONS, case, simple_case
 from lance_core.sql.groups import find_groups
 from lance_core.sql.json_functions import JSON_FUNCTIONS
 from lance_core.sql.kernels import nulls_as_false, pc
-from lance_core.sql.list_functions import LIST_FUNCTIONS, element, field, make_array
+from lance_core.sql.list_functions import LIST_FUNCTIONS, SHAPE_FUNCTIONS, element, field, make_array
 from lance_core.sql.number_functions import NUMBER_FUNCTIONS
 from lance_core.sql.split import Chain, Part, list_items, split
 from lance_core.sql.terms import Conjunct, Term, literal_term
@@ -189,14 +189,20 @@ class _Translator:
         fewest, most, build = entry
         if not fewest <= len(node.expressions) <= most:
             raise InvalidInputError(f"{name} does not take {len(node.expressions)} arguments")
-        return build([self.term(expression) for expression in node.expressions])
+        read = self.shape if name in SHAPE_FUNCTIONS else self.term
+        return build([read(expression) for expression in node.expressions])
+
+    def shape(self, node: Node) -> Term:
+        """Return the term of a node of which nothing is asked but its nulls and the lengths of its lists."""
+        path = _path(node)
+        return self.term(node) if path is None else self.column(path, is_shape=True)
 
     def pair(self, node: Node) -> tuple[Term, Term]:
         """Both operands of a binary node."""
         return self.term(node.this), self.term(node.expression)
 
-    def column(self, path: Sequence[str]) -> Term:
-        """Return the column or struct field at a path of names."""
+    def column(self, path: Sequence[str], *, is_shape: bool = False) -> Term:
+        """Return the column or struct field at a path of names; of the shape of structs and lists one value tells."""
         top = _match(path[0], self.schema.names)
         names, arrow = [top], self.schema.field(top)
         for name in path[1:]:
@@ -205,7 +211,8 @@ class _Translator:
             names.append(_match(name, [field.name for field in arrow.type]))
             inner = arrow.type.field(names[-1])
             arrow = inner.with_nullable(inner.nullable or arrow.nullable)
-        self.columns.append(".".join(names))
+        full = ".".join(names)
+        self.columns.append(shape_path(full, arrow) if is_shape and arrow.nullable else full)
 
         is_dictionary = pa.types.is_dictionary(arrow.type) and not self.is_copied
         if is_dictionary:
@@ -217,7 +224,7 @@ class _Translator:
                 values = pc.struct_field(values, name)
             return pc.cast(values, arrow.type) if is_dictionary else values
 
-        return terms.column_term(".".join(names), arrow, read)
+        return terms.column_term(full, arrow, read)
 
 
 def _refuse_match(node: Node) -> None:
@@ -278,7 +285,7 @@ def _literal(_: _Translator, node: Node) -> Term:
 
 def _is(self: _Translator, node: Node) -> Term:
     wanted = node.expression
-    value = self.term(node.this)
+    value = self.shape(node.this) if isinstance(wanted, exp.Null) else self.term(node.this)
     if isinstance(wanted, exp.Null):
         asks = pruning.IsNull(value.subject) if value.subject else pruning.UNKNOWN
         term = terms.apply(pc.is_null, (value,), "IS NULL", asks)
