@@ -33,9 +33,11 @@ from lance_core.index import answer as answers
 from lance_core.index.cache import BoundedCache
 from lance_core.index.external_sort import DEFAULT_MEMORY, MEMORY_OPTION
 from lance_core.index.files import check_columns, metadata_number, read_columns
+from lance_core.index.order import Keys, num_bytes, sort_keys
 from lance_core.index.protocol import RowCounts
 from lance_core.index.row_sets import RowSets, union
 from lance_core.index.scalar.ranges import fitting, question_ranges
+from lance_core.sql.pruning import Comparison, HasItems, IsNull, Prefix, Question
 from lance_core.sql.ternary import FALSE, NULL
 
 if TYPE_CHECKING:
@@ -47,11 +49,9 @@ if TYPE_CHECKING:
     from lance_core.index.answer import RowAnswer
     from lance_core.index.column import IndexedColumn
     from lance_core.index.files import SegmentFiles
-    from lance_core.index.order import Keys
     from lance_core.index.protocol import FragmentColumn, Relocation, Segment, SegmentContent, SegmentTarget
     from lance_core.index.scalar.bitmap_build import Content
     from lance_core.index.scalar.ranges import Side
-    from lance_core.sql.pruning import HasItems, Question
 
 Int64s: TypeAlias = npt.NDArray[np.int64]
 
@@ -108,8 +108,6 @@ class Bitmaps:
 
     def positions(self, values: pa.Array, *sides: Side) -> list[Int64s]:
         """Find values among the keys; see `lance_core.index.scalar.ranges.Positions`."""
-        from lance_core.index.order import sort_keys  # noqa: PLC0415 as above
-
         wanted = sort_keys(values)
         return [np.searchsorted(self._keys, wanted, side=side) + self.first for side in sides]
 
@@ -200,8 +198,6 @@ class BitmapSegment(_KeySegment):
         return self._answer(question, row_set_of(rows), tells_null=tells_null)
 
     def _answer(self, question: Question, among: BitMap64 | None, *, tells_null: bool) -> RowAnswer | None:
-        from lance_core.sql.pruning import Comparison, Prefix  # noqa: PLC0415 as above
-
         if isinstance(question, Comparison) and question.operator == "not_equal":
             equal = self._answer(Comparison(question.column, "equal", question.value), among, tells_null=True)
             return None if equal is None else answers.not_(equal)
@@ -217,14 +213,10 @@ class BitmapSegment(_KeySegment):
 
     def sets(self, question: Question) -> RowSets | None:
         """Return the rows for which a question is true or null."""
-        from lance_core.sql.pruning import Prefix  # noqa: PLC0415 as above
-
         return None if isinstance(question, Prefix) and not question.is_exact else self._sets(question)
 
     def _sets(self, question: Question) -> RowSets | None:
         """As `sets`; of a prefix that is not exact the rows that may match."""
-        from lance_core.sql.pruning import IsNull  # noqa: PLC0415 as above
-
         bitmaps = self.bitmaps
         if isinstance(question, IsNull):
             return RowSets(bitmaps.null_rows())
@@ -242,8 +234,6 @@ class BitmapSegment(_KeySegment):
 
     def count(self, question: Question) -> RowCounts | None:
         """Count the rows for which a question is true, from the sizes of sets."""
-        from lance_core.sql.pruning import IsNull, Prefix  # noqa: PLC0415 as above
-
         num_nulls = int(self.bitmaps.counts(self.bitmaps.null_key).sum())
         match question:
             case IsNull():
@@ -292,8 +282,6 @@ class LabelListSegment(_KeySegment):
         return self._answer(question, rows)
 
     def _answer(self, question: Question, sample: Int64s | None) -> RowAnswer | None:
-        from lance_core.sql.pruning import HasItems, IsNull  # noqa: PLC0415 as above
-
         null = self.null_lists
         if null is not None and sample is not None:
             null = np.intersect1d(null, sample, assume_unique=True)
@@ -436,8 +424,6 @@ def _read_keys(reader: DataFileReader, kind: pa.DataType, path: str) -> _Keys:
     Raises:
         CorruptDataError: They are of another type, or not in order.
     """
-    from lance_core.index.order import num_bytes, sort_keys  # noqa: PLC0415 brings Arrow's kernels along
-
     check_columns(reader, bitmap_schema(kind), path=path)
     check_limit("max_zones", reader.num_rows, "keys of a bitmap index", path=path)
     (values,) = read_columns(reader, ["keys"], 0, reader.num_rows)

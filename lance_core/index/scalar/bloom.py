@@ -35,6 +35,7 @@ from lance_core.index.answer import ADDRESS_SHIFT
 from lance_core.index.files import check_columns, metadata_number, read_columns
 from lance_core.index.scalar.ranges import fitting
 from lance_core.index.scalar.zone_table import overlapping_fragments
+from lance_core.sql.pruning import Comparison, IsNull, Membership, Question
 from lance_core.sql.ternary import ANY, FALSE, NULL
 
 if TYPE_CHECKING:
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
     from lance_core.index.files import SegmentFiles
     from lance_core.index.protocol import FragmentColumn, Relocation, Segment, SegmentContent, SegmentTarget
     from lance_core.index.scalar.bloom_build import MovedFilters
-    from lance_core.sql.pruning import Question
 
 Int64s: TypeAlias = npt.NDArray[np.int64]
 NUMBER_OF_ITEMS = "number_of_items"
@@ -130,8 +130,6 @@ class BloomFilterSegment:
 
     def answer(self, question: Question, *, tells_null: bool) -> RowAnswer | None:
         """Ask the filter of each zone for the values of a question."""
-        from lance_core.sql.pruning import Comparison, IsNull, Membership  # noqa: PLC0415 brings Arrow's kernels along
-
         del tells_null
         match question:
             case IsNull():

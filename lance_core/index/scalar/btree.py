@@ -35,10 +35,12 @@ from lance_core.format.index.row_sets import row_set_of
 from lance_core.index import answer as answers
 from lance_core.index.external_sort import DEFAULT_MEMORY, MEMORY_OPTION
 from lance_core.index.files import check_columns, metadata_number, read_columns
+from lance_core.index.order import Keys, num_bytes, sort_keys
 from lance_core.index.protocol import RowCounts, UnreadSegment
 from lance_core.index.row_sets import NO_ROWS, RowSets
 from lance_core.index.scalar.btree_pages import MOST_BYTES, PageCache, row_numbers
 from lance_core.index.scalar.ranges import question_ranges
+from lance_core.sql.pruning import Comparison, IsNull, Prefix, Question
 from lance_core.sql.ternary import FALSE, NULL
 from lance_core.table.once import once
 
@@ -51,10 +53,8 @@ if TYPE_CHECKING:
     from lance_core.index.answer import RowAnswer
     from lance_core.index.column import IndexedColumn
     from lance_core.index.files import SegmentFiles
-    from lance_core.index.order import Keys
     from lance_core.index.protocol import FragmentColumn, Relocation, Segment, SegmentContent, SegmentTarget
     from lance_core.index.scalar.ranges import Side
-    from lance_core.sql.pruning import Question
 
 Int64s: TypeAlias = npt.NDArray[np.int64]
 
@@ -162,8 +162,6 @@ class BTreeSegment:
 
     def answer(self, question: Question, *, tells_null: bool) -> RowAnswer | None:
         """Look up the rows for which a question is true."""
-        from lance_core.sql.pruning import Comparison, IsNull, Prefix  # noqa: PLC0415 as above
-
         if isinstance(question, Comparison) and question.operator == "not_equal":
             equal = self.answer(Comparison(question.column, "equal", question.value), tells_null=tells_null)
             return answers.not_(equal) if equal is not None and tells_null else None
@@ -179,8 +177,6 @@ class BTreeSegment:
 
     def sets(self, question: Question) -> RowSets | None:
         """Return the rows for which a question is true or null."""
-        from lance_core.sql.pruning import IsNull, Prefix  # noqa: PLC0415 as above
-
         if isinstance(question, Prefix) and not question.is_exact:
             return None
         ids = self._rows(question) if self._is_worth(self._num_nulls) else None
@@ -194,8 +190,6 @@ class BTreeSegment:
 
     def _rows(self, question: Question) -> Int64s | None:
         """Return the rows for which a question other than for inequality may be true; None if a scan is cheaper."""
-        from lance_core.sql.pruning import IsNull  # noqa: PLC0415 as above
-
         if isinstance(question, IsNull):
             return self._ids(0, self._num_nulls) if self._is_worth(self._num_nulls) else None
         ranges = question_ranges(question, self._type, self._positions, first=self._num_nulls, end=self._num_rows)
@@ -209,8 +203,6 @@ class BTreeSegment:
 
     def count(self, question: Question) -> RowCounts | None:
         """Count the rows for which a question is true, from where its values begin and end among all."""
-        from lance_core.sql.pruning import IsNull, Prefix  # noqa: PLC0415 as above
-
         match question:
             case IsNull():
                 return RowCounts(self._num_nulls)
@@ -242,8 +234,6 @@ class BTreeSegment:
         Returns:
             Shape (values,) for each side; None if that takes so many pages that a scan is cheaper.
         """
-        from lance_core.index.order import sort_keys  # noqa: PLC0415 as above
-
         keys = sort_keys(values)
         numbers = [np.searchsorted(self._last_keys, keys, side=side) + self._first_page for side in sides]
         offsets = [np.full(len(keys), self._num_rows, np.int64) for _ in sides]
@@ -307,8 +297,6 @@ class BTreeSegment:
 
     def _keys_at(self, rows: Int64s) -> Keys:
         """Read the keys of some rows."""
-        from lance_core.index.order import sort_keys  # noqa: PLC0415 as above
-
         if not len(rows):
             return self._last_keys[:0]
         parts = [rows[start : start + _READ_ROWS] for start in range(0, len(rows), _READ_ROWS)]
@@ -394,8 +382,6 @@ def _read_lookup(lookup: DataFileReader, kind: pa.DataType, num_rows: int, path:
     Raises:
         CorruptDataError: It does not fit a column of this type, or a page file of so many rows.
     """
-    from lance_core.index.order import num_bytes, sort_keys  # noqa: PLC0415 brings Arrow's kernels along
-
     check_columns(lookup, lookup_schema(kind), path=path)
     check_limit("max_pages", lookup.num_rows, "pages of a B-tree", path=path)
     maximum, null_count, page_idx = read_columns(lookup, ["max", "null_count", "page_idx"], 0, lookup.num_rows)

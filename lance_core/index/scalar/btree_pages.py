@@ -16,13 +16,13 @@ from lance_core.common.frozen import frozen
 from lance_core.encoding.arrow_values import as_mask, offset_dtype
 from lance_core.encoding.kernels import leading_words, view_buffer
 from lance_core.errors import CorruptDataError
+from lance_core.index.order import Keys, sort_keys
 from lance_core.sql.kernels import pc
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from lance_core.file.read.reader import DataFileReader
-    from lance_core.index.order import Keys
     from lance_core.index.scalar.ranges import Side
 
 Int64s: TypeAlias = npt.NDArray[np.int64]
@@ -167,7 +167,7 @@ class PageCache:
             raise CorruptDataError("a page of the B-tree has nulls behind values", path=self._path)
         # A slice would keep the others alive.
         is_alone = len(numbers) == 1
-        keys = _keys(values) if offset_dtype(values.type) is None else None
+        keys = sort_keys(values) if offset_dtype(values.type) is None else None
         read: dict[int, Page] = {}
         at = 0
         for number, start, end in zip(numbers, starts, ends, strict=True):
@@ -248,9 +248,3 @@ def row_numbers(ids: pa.Array, path: str) -> Int64s:
     if len(numbers) and int(numbers.min()) < 0:
         raise CorruptDataError("the B-tree has row ids above 2^63", path=path)
     return numbers
-
-
-def _keys(values: pa.Array) -> Keys:
-    from lance_core.index.order import sort_keys  # noqa: PLC0415 brings Arrow's kernels along
-
-    return sort_keys(values)

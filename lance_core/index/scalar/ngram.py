@@ -21,6 +21,7 @@ from lance_core.format.index.row_sets import decode_row_treemap, rows_of_treemap
 from lance_core.index import answer as answers
 from lance_core.index.external_sort import DEFAULT_MEMORY, MEMORY_OPTION
 from lance_core.index.files import check_columns, read_columns
+from lance_core.sql.pruning import Comparison, Contains, Prefix, Question
 from lance_core.sql.ternary import FALSE, NULL
 
 if TYPE_CHECKING:
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from lance_core.index.column import IndexedColumn
     from lance_core.index.files import SegmentFiles
     from lance_core.index.protocol import FragmentColumn, Relocation, Segment, SegmentContent, SegmentTarget
-    from lance_core.sql.pruning import Question
 
 Int64s: TypeAlias = npt.NDArray[np.int64]
 
@@ -147,8 +147,6 @@ NGRAM = NGramKind()
 
 def _needed_texts(question: Question) -> Sequence[str]:
     """Return texts that each value contains for which a question is true."""
-    from lance_core.sql.pruning import Comparison, Contains, Prefix  # noqa: PLC0415 brings Arrow's kernels along
-
     match question:
         case Contains():
             return question.texts

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from lance_core.format.arrow_kinds import is_text
-
-if TYPE_CHECKING:
-    from lance_core.sql.pruning import Question, Range
+from lance_core.sql.pruning import Comparison, Membership, Prefix, Question, Range
 
 Int64s: TypeAlias = npt.NDArray[np.int64]
 Side: TypeAlias = Literal["left", "right"]
@@ -44,8 +42,6 @@ def question_ranges(
     Returns:
         Starts and ends of the ranges; None if values in order do not answer the question, or must not.
     """
-    from lance_core.sql.pruning import Comparison, Membership, Prefix, Range  # noqa: PLC0415 brings Arrow's kernels along
-
     match question:
         case Comparison():
             values = fitting(pa.repeat(question.value, 1), kind)

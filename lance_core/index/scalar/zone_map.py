@@ -30,6 +30,7 @@ from lance_core.format.index.zone_map import (
 from lance_core.index.answer import ADDRESS_SHIFT, RowAnswer, of_ranges
 from lance_core.index.files import check_columns, metadata_number, read_columns
 from lance_core.index.scalar.zone_table import ZoneTable, overlapping_fragments
+from lance_core.sql.pruning import ColumnZones, Question, judge_column
 from lance_core.sql.ternary import ANY
 
 if TYPE_CHECKING:
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from lance_core.index.column import IndexedColumn
     from lance_core.index.files import SegmentFiles
     from lance_core.index.protocol import FragmentColumn, Relocation, Segment, SegmentContent, SegmentTarget
-    from lance_core.sql.pruning import Question
 
 Int64s: TypeAlias = npt.NDArray[np.int64]
 _MAX_ROWS = 1 << 32
@@ -101,8 +101,6 @@ class ZoneMapSegment:
 
     def answer(self, question: Question, *, tells_null: bool) -> RowAnswer:
         """Judge each zone by its smallest and largest value and its counts."""
-        from lance_core.sql.pruning import ColumnZones, judge_column  # noqa: PLC0415 brings Arrow's kernels along
-
         del tells_null
         table = self.table
         zones = ColumnZones(
