@@ -88,21 +88,26 @@ def candidate_mask(reader: FragmentReader, plan: ScanPlan, start: int, end: int)
     return mask if live is None else mask & live
 
 
-def decided_matches(reader: FragmentReader, plan: ScanPlan, start: int, end: int) -> Offsets | None:
-    """Return the live rows inside of [start, end) that match, if indices know the answer for each row; else None."""
-    if plan.index_answer is None or not plan.index_answer.is_exact:
+def residual_plan(reader: FragmentReader, plan: ScanPlan) -> ScanPlan | None:
+    """Return a plan that asks what indices leave undecided in a fragment; None if they know the answer for each row."""
+    if plan.index_answer is None:
+        return plan
+    if plan.index_answer.of_fragment(reader.fragment.id, reader.physical_rows).is_decided:
         return None
-    answer = plan.index_answer.of_fragment(reader.fragment.id, reader.physical_rows)
-    return _live(reader, answer.candidates(), start, end) if answer.is_decided else None
+    return plan if plan.residuals is None else plan.residuals.plan(plan, reader.fragment.id)
 
 
-def decided_count(reader: FragmentReader, plan: ScanPlan) -> int | None:
-    """Return the number of live rows that match, if indices know the answer for each row; else None."""
-    if plan.index_answer is None or not plan.index_answer.is_exact:
-        return None
+def live_candidates(reader: FragmentReader, plan: ScanPlan, start: int, end: int) -> Offsets:
+    """Return the live rows inside of [start, end) that may match, ascending; the plan has an answer of indices."""
+    assert plan.index_answer is not None  # noqa: S101 for the type checker
     answer = plan.index_answer.of_fragment(reader.fragment.id, reader.physical_rows)
-    if not answer.is_decided:
-        return None
+    return _live(reader, answer.candidates(), start, end)
+
+
+def count_candidates(reader: FragmentReader, plan: ScanPlan) -> int:
+    """Count the live rows that may match; the plan has an answer of indices."""
+    assert plan.index_answer is not None  # noqa: S101 for the type checker
+    answer = plan.index_answer.of_fragment(reader.fragment.id, reader.physical_rows)
     return answer.num_candidates - int(np.count_nonzero(answer.may_match_at(reader.deleted)))
 
 

@@ -13,10 +13,10 @@ from lance_core.file.read.field_reader import joined
 from lance_core.file.read.field_shapes import shapes_of
 from lance_core.file.read.strategy import MOST_HELD, MOST_ROWS_OF_A_RUN_PAGE
 from lance_core.index.answer import ADDRESS_SHIFT
-from lance_core.scan.candidates import candidate_ranges, decided_matches
+from lance_core.scan.candidates import candidate_ranges, residual_plan, scattered_candidates
 from lance_core.scan.deletions import Offsets, live_mask
 from lance_core.scan.fragment_reader import LEAVES_HAVE_SHAPES, FragmentReader, Rows
-from lance_core.scan.take_together import is_full, is_small, pays_together, take_together
+from lance_core.scan.take_together import MOST_LARGE_FILES, is_full, is_small, pays_together, take_together
 from lance_core.table.once import once
 from lance_core.table.read_ahead import in_turn
 
@@ -62,11 +62,21 @@ class FragmentRun:
         files: The dataset's open files.
         readers: The fragments, each with one data file for all columns that will be asked for.
         is_narrow: Columns that are read of rows that match take more bytes than those that they are asked of.
+        candidates: Shape (n,), the only rows that are looked at, since no others match; None for all. Indices leave the
+            same parts of the predicate undecided in all of the fragments.
     """
 
-    def __init__(self, files: OpenFiles, readers: Sequence[FragmentReader], *, is_narrow: bool = False) -> None:
+    def __init__(
+        self,
+        files: OpenFiles,
+        readers: Sequence[FragmentReader],
+        *,
+        is_narrow: bool = False,
+        candidates: Offsets | None = None,
+    ) -> None:
         self.readers = readers
         self.is_narrow = is_narrow
+        self.candidates = candidates
         self._files = files
         self._at_hand: FilesAtHand = {}
         self._starts = starts_of(np.array([reader.physical_rows for reader in readers], np.int64))
@@ -157,6 +167,8 @@ class FragmentRun:
 
     def take(self, projection: Schema, offsets: Offsets) -> list[pa.Array]:
         """Read single rows by their ascending offsets."""
+        if not projection.fields:
+            return []
         wanted = self.split(offsets)
         if self._are_small or pays_together(wanted, projection, are_small=False):
             return self._read(projection, wanted)
@@ -197,7 +209,36 @@ def runs_of(files: OpenFiles, fragments: Iterable[Fragment], plan: ScanPlan) -> 
         plan: What to read; small fragments that its predicate cannot match are left out.
     """
     projections = (plan.projection,) if plan.predicate is None else (plan.filter_projection, plan.rest)
-    return _runs(files, fragments, projections, plan.step, plan)
+    sources = _runs(files, fragments, projections, plan.step, plan)
+    return sources if plan.index_answer is None or files.is_far else _scattered_runs(files, sources, plan)
+
+
+def _scattered_runs(files: OpenFiles, sources: Iterable[RowSource], plan: ScanPlan) -> Iterator[RowSource]:
+    """Make runs of neighbours of which indices leave few rows: to read a few of each file costs more than the rows."""
+    run: list[tuple[FragmentReader, Offsets]] = []
+    most_rows, num_rows, residual = max(plan.step, plan.most_looked_at), 0, plan
+    for source in sources:
+        is_run = isinstance(source, FragmentRun)
+        rows = None if is_run else scattered_candidates(source, plan, 0, source.physical_rows)
+        before, residual = residual, plan if is_run else residual_plan(source, plan)
+        is_full = rows is not None and (num_rows + len(rows) > most_rows or len(run) == MOST_LARGE_FILES)
+        if run and (rows is None or is_full or residual is not before):
+            yield _scattered_run(files, run)
+            run, num_rows = [], 0
+        if is_run or rows is None:
+            yield source
+        elif len(rows):
+            run.append((source, rows))
+            num_rows += len(rows)
+    if run:
+        yield _scattered_run(files, run)
+
+
+def _scattered_run(files: OpenFiles, run: Sequence[tuple[FragmentReader, Offsets]]) -> RowSource:
+    readers = [reader for reader, _ in run]
+    starts = starts_of(np.array([reader.physical_rows for reader in readers], np.int64)).tolist()
+    candidates = [rows + start for (_, rows), start in zip(run, starts, strict=False)]
+    return readers[0] if len(run) == 1 else FragmentRun(files, readers, candidates=np.concatenate(candidates))
 
 
 def runs_of_columns(
@@ -232,7 +273,7 @@ def _runs(
         is_large_rest = size is None and can_join and len(projections) > 1 and not files.is_far
         if is_large_rest:
             size, is_large = _small_size(reader, projections[:1])
-        if size is not None and plan is not None and decided_matches(reader, plan, 0, 1) is not None:
+        if size is not None and plan is not None and residual_plan(reader, plan) is None:
             size = None
         rows = reader.physical_rows
         bound = most_rows if rows <= MOST_ROWS_OF_A_RUN_PAGE else smallest

@@ -26,9 +26,10 @@ from lance_core.scan.candidates import (
     candidate_fragments,
     candidate_mask,
     candidate_ranges,
-    decided_count,
-    decided_matches,
+    count_candidates,
     dense_ranges,
+    live_candidates,
+    residual_plan,
     scattered_candidates,
 )
 from lance_core.scan.fragment_reader import FragmentReader, Rows
@@ -220,11 +221,14 @@ def _whole(plan: ScanPlan, rows: Rows) -> pa.RecordBatch | None:
 
 def count_matching(reader: RowSource, plan: ScanPlan) -> int:
     """Count the rows of a fragment that the predicate matches."""
-    decided = None if isinstance(reader, FragmentRun) else decided_count(reader, plan)  # as in `_decided`
-    if decided is not None:
-        return decided
-    plan = _residual(reader, plan)
-    return sum(int(np.count_nonzero(match.mask)) for match in _matches(reader, plan, 0, reader.physical_rows))
+    left = _residual(reader, plan)
+    if left is None:
+        return (
+            count_candidates(reader, plan)
+            if isinstance(reader, FragmentReader)
+            else len(_decided(reader, plan, 0, reader.physical_rows))
+        )
+    return sum(int(np.count_nonzero(match.mask)) for match in _matches(reader, left, 0, reader.physical_rows))
 
 
 def count_all_matching(files: OpenFiles, fragments: Iterable[Fragment], plan: ScanPlan) -> int:
@@ -238,12 +242,10 @@ def count_all_matching(files: OpenFiles, fragments: Iterable[Fragment], plan: Sc
 
 def matching_offsets(reader: RowSource, plan: ScanPlan) -> npt.NDArray[np.int64]:
     """Offsets of the rows of a fragment that the predicate matches, ascending; deleted rows never match."""
-    end = reader.physical_rows
-    decided = _decided(reader, plan, 0, end)
-    if decided is not None:
-        return decided
-    plan = _residual(reader, plan)
-    offsets = [match.offsets(np.flatnonzero(match.mask)) for match in _matches(reader, plan, 0, end)]
+    left, end = _residual(reader, plan), reader.physical_rows
+    if left is None:
+        return _decided(reader, plan, 0, end)
+    offsets = [match.offsets(np.flatnonzero(match.mask)) for match in _matches(reader, left, 0, end)]
     return np.concatenate(offsets) if offsets else np.empty(0, np.int64)
 
 
@@ -292,16 +294,22 @@ def _matching(reader: RowSource, plan: ScanPlan) -> list[FragmentMatches]:
     return [(reader, offsets)] if len(offsets) else []
 
 
-def _decided(reader: RowSource, plan: ScanPlan, start: int, end: int) -> Offsets | None:
-    """Return the matching rows if indices know them; fragments of a run are read and asked, see `runs_of`."""
-    return None if isinstance(reader, FragmentRun) else decided_matches(reader, plan, start, end)
+def _residual(source: RowSource, plan: ScanPlan) -> ScanPlan | None:
+    """Return a plan that asks what indices leave undecided; None if they know the answer for each row.
+
+    Runs of small fragments are asked all: their rows are read at one go.
+    """
+    if isinstance(source, FragmentReader):
+        return residual_plan(source, plan)
+    return plan if source.candidates is None else residual_plan(source.readers[0], plan)
 
 
-def _residual(reader: RowSource, plan: ScanPlan) -> ScanPlan:
-    """Return a plan that asks what indices leave undecided; fragments of a run are asked all, as in `_decided`."""
-    if plan.residuals is None or isinstance(reader, FragmentRun):
-        return plan
-    return plan.residuals.plan(plan, reader.fragment.id)
+def _decided(source: RowSource, plan: ScanPlan, start: int, end: int) -> Offsets:
+    """Return the rows [start, end) that match, where indices know the answer for each row."""
+    if isinstance(source, FragmentReader):
+        return live_candidates(source, plan, start, end)
+    rows = np.empty(0, np.int64) if source.candidates is None else source.candidates
+    return rows[slice(*np.searchsorted(rows, (start, end)))]
 
 
 class _Match(NamedTuple):
@@ -332,10 +340,13 @@ def _step(source: RowSource, plan: ScanPlan) -> int:
 
 
 def _matches(reader: RowSource, plan: ScanPlan, start: int, end: int) -> Iterator[_Match]:
-    if isinstance(reader, FragmentRun):  # fragments without candidates are left out of it
+    if isinstance(reader, FragmentReader):
+        scattered = scattered_candidates(reader, plan, start, end)
+    elif reader.candidates is None:  # fragments without candidates are left out of it
         yield from _matches_in(reader, plan, start, end)
         return
-    scattered = scattered_candidates(reader, plan, start, end)
+    else:
+        scattered = reader.candidates
     if scattered is not None:
         yield from _matches_at(reader, plan, scattered)
         return
@@ -363,7 +374,7 @@ def _matches_in(reader: RowSource, plan: ScanPlan, start: int, end: int) -> Iter
             yield _Match(piece.start, mask[here], partial(picked_rows, columns, plan.filter_projection, len(piece)))
 
 
-def _matches_at(reader: FragmentReader, plan: ScanPlan, offsets: Offsets) -> Iterator[_Match]:
+def _matches_at(reader: RowSource, plan: ScanPlan, offsets: Offsets) -> Iterator[_Match]:
     """Ask the condition of single rows that are not deleted."""
     assert plan.predicate is not None  # noqa: S101 for the type checker: callers have one
     step = _step(reader, plan)
@@ -486,11 +497,11 @@ def _matching_batches(
 ) -> Iterator[pa.RecordBatch]:
     """Matching rows inside of a window; batches may be larger than the plan's."""
     is_narrow = isinstance(reader, FragmentRun) and reader.is_narrow
-    decided, most_rows = _decided(reader, plan, start, end), plan.step if is_narrow else _step(reader, plan)
-    if isinstance(reader, FragmentReader) and decided is not None:
-        yield from _decided_batches(reader, plan, window.of(decided), most_rows)
+    left, most_rows = _residual(reader, plan), plan.step if is_narrow else _step(reader, plan)
+    if left is None:
+        yield from _decided_batches(reader, plan, window.of(_decided(reader, plan, start, end)), most_rows)
         return
-    plan = _residual(reader, plan)
+    plan = left
     sparse = _Sparse()
     read: Callable[[range, npt.NDArray[np.int64] | None], list[pa.Array]] | None = None
     for match in _matches(reader, plan, start, end):
@@ -516,14 +527,12 @@ def _matching_batches(
     yield from sparse.fetch(reader, plan)
 
 
-def _decided_batches(
-    reader: FragmentReader, plan: ScanPlan, offsets: Offsets, most_rows: int
-) -> Iterator[pa.RecordBatch]:
+def _decided_batches(reader: RowSource, plan: ScanPlan, offsets: Offsets, most_rows: int) -> Iterator[pa.RecordBatch]:
     """Read rows that indices know to match: no column is read for the condition."""
-    ranges = dense_ranges(offsets)
+    ranges = dense_ranges(offsets) if isinstance(reader, FragmentReader) else None
     if ranges is None:
         for at in range(0, len(offsets), most_rows):
-            yield take_offsets(reader, plan, offsets[at : at + most_rows])
+            yield _taken(reader, plan, offsets[at : at + most_rows])
         return
     read = reader.cursor(plan.projection, end=int(offsets[-1]) + 1)
     for low, high in ranges:
@@ -534,6 +543,12 @@ def _decided_batches(
                 here = range(int(rows[0]), int(rows[-1]) + 1)
                 columns = _read_some(read, plan.projection, here, rows - here.start)
                 yield output_batch(reader, plan, plan.projection, columns, rows)
+
+
+def _taken(source: RowSource, plan: ScanPlan, offsets: Offsets) -> pa.RecordBatch:
+    if isinstance(source, FragmentReader):
+        return take_offsets(source, plan, offsets)
+    return output_batch(source, plan, plan.projection, source.take(plan.projection, offsets), offsets)
 
 
 def _read_some(

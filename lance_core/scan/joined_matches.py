@@ -15,7 +15,7 @@ from lance_core.encoding.arrow_values import as_mask
 from lance_core.encoding.dictionary_encoded import DictionaryEncoded
 from lance_core.errors import LanceError, StoreTimeoutError
 from lance_core.file.read.strategy import MOST_FETCHED_ROWS
-from lance_core.scan.candidates import candidate_ranges, decided_matches, scattered_candidates
+from lance_core.scan.candidates import candidate_ranges, residual_plan, scattered_candidates
 from lance_core.scan.fragment_reader import FragmentReader
 from lance_core.scan.fragment_run import FragmentRun
 
@@ -89,7 +89,7 @@ class JoinedMatches:
         """Fetch the condition's column of a fragment; None if its rows are to be found by themselves."""
         plan, end = self._plan, reader.physical_rows
         part = reader.only_part(plan.filter_projection)
-        if part is None or end > MOST_FETCHED_ROWS or decided_matches(reader, plan, 0, end) is not None:
+        if part is None or end > MOST_FETCHED_ROWS or residual_plan(reader, plan) is None:
             return None
         if scattered_candidates(reader, plan, 0, end) is not None or candidate_ranges(reader, plan, 0, end) != [
             (0, end)

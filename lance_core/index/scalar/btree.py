@@ -8,7 +8,6 @@ The layout of the files is described in `lance_core.format.index.btree`.
 from __future__ import annotations
 
 import sys
-from functools import reduce
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -17,7 +16,7 @@ import pyarrow as pa
 
 from lance_core.common.frozen import frozen
 from lance_core.common.limits import check_limit
-from lance_core.encoding.kernels import distinct
+from lance_core.encoding.kernels import distinct, numbers_array
 from lance_core.errors import CorruptDataError
 from lance_core.format.index.btree import (
     LOOKUP_FILE,
@@ -236,9 +235,8 @@ class BTreeSegment:
         """
         keys = sort_keys(values)
         numbers = [np.searchsorted(self._last_keys, keys, side=side) + self._first_page for side in sides]
-        offsets = [np.full(len(keys), self._num_rows, np.int64) for _ in sides]
-        needed = np.unique(np.concatenate(numbers))
-        needed = needed[needed < self._first_page + len(self._last_keys)]
+        needed, behind = np.unique(np.concatenate(numbers)), self._first_page + len(self._last_keys)
+        needed = needed[needed < behind]
         is_searched = len(needed) > _LEAST_PAGES and self._cache.misses(needed.tolist()) > _LEAST_PAGES
         if len(needed) > max(_LEAST_PAGES, min(_MANY_PAGES, len(self._last_keys) * _MOST_PAGES)):
             if len(keys) * _STRIDE > self._num_rows * _MOST_PAGES:
@@ -246,12 +244,21 @@ class BTreeSegment:
             is_searched |= len(needed) > _MANY_PAGES or len(needed) * self._page_bytes > MOST_BYTES
         if is_searched:
             return self._searched(keys, numbers, sides)
-        for number, page in self._cache.get(needed.tolist()).items():
-            of_sides = [np.flatnonzero(side_pages == number) for side_pages in numbers]
-            here = reduce(np.union1d, of_sides)
-            for at, positions, rows in zip(of_sides, offsets, page.positions(keys[here], *sides), strict=True):
-                positions[at] = rows[np.searchsorted(here, at)]
-        return offsets
+        # Both sides are mostly looked for in the same page: pairs of page and value that differ, by page.
+        count = max(1, len(keys))
+        pairs, pair = np.unique(
+            np.concatenate([number * count + np.arange(len(keys)) for number in numbers]), return_inverse=True
+        )
+        pages, value_numbers = np.divmod(pairs, count)
+        num_inside = int(np.searchsorted(pages, behind))
+        rows_of_pairs = self._cache.positions(
+            values.take(numbers_array(value_numbers[:num_inside])), pages[:num_inside]
+        )
+        lefts, rights = (np.append(rows, np.full(len(pairs) - num_inside, self._num_rows)) for rows in rows_of_pairs)
+        return [
+            (lefts if side == "left" else rights)[at]
+            for side, at in zip(sides, np.split(pair, len(sides)), strict=True)
+        ]
 
     def _searched(self, keys: Keys, numbers: Sequence[Int64s], sides: Sequence[Side]) -> list[Int64s]:
         """Return where keys stand, from every 64th value of their pages and then the values between two of these.

@@ -311,19 +311,29 @@ def test_many_scattered_rows_are_copied_so_that_their_file_is_not_mapped(tmp_pat
     st.sampled_from([pa.string(), pa.large_binary()]),
     st.lists(st.text("ab\0é", max_size=12), min_size=1, max_size=40),
     st.lists(st.text("ab\0é", max_size=12), min_size=1, max_size=12),
-    st.text("aé", max_size=3),
+    st.text("aé", max_size=12),
+    st.integers(1, 40),
 )
-@settings(max_examples=200, deadline=None)
-def test_texts_are_found_among_those_of_a_page(kind, texts, wanted, beginning):
+@settings(max_examples=300, deadline=None)
+def test_texts_are_found_among_those_of_their_pages(kind, texts, wanted, beginning, page_rows):
     """Whatever their first bytes have in common; a text that ends is less than one that goes on with a zero."""
-    values = pa.array(sorted((beginning + text).encode() for text in texts), pa.large_binary()).cast(kind)
-    keys = sort_keys(pa.array([(beginning + text).encode() for text in wanted[1:]] + [wanted[0].encode()]).cast(kind))
-    page = btree_pages._text_page(7, values)
-    ordered = values.to_pylist()
-    left, right = page.positions(keys, "left", "right")
-    assert left.tolist() == [7 + bisect.bisect_left(ordered, key) for key in keys]
-    assert right.tolist() == [7 + bisect.bisect_right(ordered, key) for key in keys]
-    assert page.positions(keys, "right")[0].tolist() == right.tolist()
+    ordered = sorted((beginning + text).encode() for text in [*texts, *wanted[::2]])
+    keys = sorted(
+        text for text in {(beginning + text).encode() for text in wanted} | {b"", b"b"} if text <= ordered[-1]
+    )
+    pages = [
+        btree_pages._text_page(7 + at, pa.array(ordered[at : at + page_rows], pa.large_binary()).cast(kind))
+        for at in range(0, len(ordered), page_rows)
+    ]
+    lasts = [ordered[min(at + page_rows, len(ordered)) - 1] for at in range(0, len(ordered), page_rows)]
+    numbers = [bisect.bisect_left(lasts, key) for key in keys]
+    edges = np.append(np.flatnonzero(np.diff(numbers, prepend=-1)), len(keys))
+    chosen = [pages[numbers[at]] for at in edges[:-1].tolist()]
+    lefts, rights = btree_pages.positions_in(chosen, edges, pa.array(keys, pa.large_binary()).cast(kind))
+    assert lefts.tolist() == [7 + bisect.bisect_left(ordered, key) for key in keys]
+    ends = [min((number + 1) * page_rows, len(ordered)) for number in numbers]
+    behind = [min(bisect.bisect_right(ordered, key), end) for key, end in zip(keys, ends, strict=True)]
+    assert rights.tolist() == [7 + place for place in behind]
 
 
 def test_few_texts_of_a_page_are_looked_at(tmp_path, monkeypatch):
@@ -333,15 +343,15 @@ def test_few_texts_of_a_page_are_looked_at(tmp_path, monkeypatch):
     texts = ", ".join(f"'https://example.com/{i}'" for i in range(100, 300))
     assert dataset.count_rows(f"s IN ({texts})") == 200
     looked_at = []
-    get = btree_pages._Texts.__getitem__
+    search = btree_pages._search_texts
 
-    def counted(values, position):
-        looked_at.append(position)
-        return get(values, position)
+    def counted(pages, owners, wanted, lows, highs):
+        looked_at.append(int((highs - lows).sum()))
+        search(pages, owners, wanted, lows, highs)
 
-    monkeypatch.setattr(btree_pages._Texts, "__getitem__", counted)
+    monkeypatch.setattr(btree_pages, "_search_texts", counted)
     assert dataset.count_rows(f"s IN ({texts})") == 200
-    assert len(looked_at) <= 2 * 200
+    assert looked_at == [200]
 
 
 @pytest.mark.parametrize(

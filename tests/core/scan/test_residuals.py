@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 import lance_core
 from lance_core.scan import candidates, fragment_run
 from lance_core.scan.fragment_reader import FragmentReader
+from lance_core.scan.fragment_run import FragmentRun
 from lance_core.sql.predicate import Predicate
 
 NUM_ROWS = 6_000
@@ -122,11 +123,15 @@ def asked(monkeypatch):
     """The columns that are read for a condition, and those that it is asked of."""
     monkeypatch.setattr(fragment_run, "_SMALL_FILE_ROWS", 0)
     columns, mask, take, scan = set(), Predicate.mask, FragmentReader.take, FragmentReader.scan
+    take_run = FragmentRun.take
 
     def told(names):
         columns.update(name for name in names if name != "_rowaddr")
 
     monkeypatch.setattr(Predicate, "mask", lambda self, batch: told(batch.schema.names) or mask(self, batch))
+    monkeypatch.setattr(
+        FragmentRun, "take", lambda self, schema, *rest: told(schema.names) or take_run(self, schema, *rest)
+    )
     monkeypatch.setattr(
         FragmentReader, "take", lambda self, schema, *rest: told(schema.names) or take(self, schema, *rest)
     )
@@ -205,3 +210,16 @@ def test_rows_in_order_ask_what_is_left(covered):
     for columns, order in itertools.product((["id"], ["plain", "word"]), (["tree"], ["plain"])):
         options = {"columns": columns, "filter": condition, "order_by": order, "limit": 30}
         assert covered.to_table(**options).equals(covered.to_table(**options, use_scalar_index=False))
+
+
+@pytest.mark.parametrize("condition", ["tree = 7", "tree = 7 AND plain > 3", "tree IN (3, 7, 9) AND id % 3 = 1"])
+def test_few_rows_of_several_fragments_are_read_together(covered, monkeypatch, condition):
+    monkeypatch.setattr(fragment_run, "_SMALL_FILE_ROWS", 0)
+    wanted = covered.to_table(["id", "plain"], filter=condition, with_row_id=True, use_scalar_index=False)
+    owners, take = [], FragmentRun.take
+    monkeypatch.setattr(
+        FragmentRun, "take", lambda self, schema, rows: owners.append(len(self.readers)) or take(self, schema, rows)
+    )
+    assert covered.to_table(["id", "plain"], filter=condition, with_row_id=True).equals(wanted)
+    assert covered.count_rows(condition) == wanted.num_rows
+    assert set(owners) == {3}
