@@ -137,17 +137,18 @@ def simplified(condition: Condition) -> Condition:
             return condition
 
 
-def num_questions(condition: Condition) -> int:
-    """Return how many questions about single columns are in a condition."""
+def questions(condition: Condition) -> Iterator[Question]:
+    """Yield the questions about single columns that are in a condition."""
     match condition:
         case Constant() | Unknown():
-            return 0
+            pass
         case Not() | FillNull():
-            return num_questions(condition.inner)
+            yield from questions(condition.inner)
         case And() | Or():
-            return num_questions(condition.left) + num_questions(condition.right)
+            yield from questions(condition.left)
+            yield from questions(condition.right)
         case _:
-            return 1
+            yield condition
 
 
 def count(condition: Condition, num_rows: int, ask: Callable[[Question], RowCounts | None]) -> RowCounts | None:

@@ -108,19 +108,22 @@ def _asked_version(
     predicate = plan.predicate
     if predicate is None or predicate.asks is None or manifest.index_section is None:
         return None
-    from lance_core.index.evaluate import simplified, tells_null_from_false  # noqa: PLC0415 brings Arrow's kernels along
+    from lance_core.index.evaluate import questions, simplified, tells_null_from_false  # noqa: PLC0415 for tables with indices
     from lance_core.sql.pruning import UNKNOWN  # noqa: PLC0415 as above
 
     asks = [simplified(part.asks or UNKNOWN) for part in predicate.parts or (predicate,)]
-    source = _IndexedVersion(manifest, files, predicate.columns, tells_null=any(map(tells_null_from_false, asks)))
+    # The predicate may read one leaf of a column that is asked for its nulls, and asks for members of JSON documents.
+    paths = dict.fromkeys([*predicate.columns, *(question.column for part in asks for question in questions(part))])
+    source = _IndexedVersion(manifest, files, list(paths), tells_null=any(map(tells_null_from_false, asks)))
     return (asks, source) if source.has_segments else None
 
 
 def _ask_indices(asks: list[Condition], source: _IndexedVersion, *, with_sets: bool) -> list[RowAnswer | RowSets]:
     """Return what indices know of each part; ``with_sets`` also asks for sets where these need not be combined."""
-    from lance_core.index.evaluate import evaluate, num_questions  # noqa: PLC0415 as above
+    from lance_core.index.evaluate import evaluate, questions  # noqa: PLC0415 as above
 
-    ask = source.ask_sets if with_sets or sum(map(num_questions, asks)) > 1 else source.ask
+    num_questions = sum([1 for part in asks for _ in questions(part)])
+    ask = source.ask_sets if with_sets or num_questions > 1 else source.ask
     return [evaluate(part, ask, source.rows, tells_null=source.tells_null) for part in asks]
 
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyroaring import BitMap
@@ -58,6 +59,14 @@ def test_merged_segments_answer_as_a_scan_does(tmp_path_factory, seed):
     for condition in ("array_has(labels, 7)", "labels IS NULL", "code = 3", "code IS NULL", "code = 4"):
         by_index = table.to_table(filter=condition, with_row_address=True)
         assert by_index == table.to_table(filter=condition, with_row_address=True, use_scalar_index=False)
+
+
+@pytest.mark.parametrize("condition", ["labels IS NULL", "labels IS NOT NULL", "array_has(labels, 'b')"])
+def test_scans_ask_the_index_of_lists_that_they_name(tmp_path, condition):
+    labels = pa.array([["a", "b"], None, ["b"]] * 50, pa.list_(pa.string()))
+    table = lance_core.write_dataset(pa.table({"labels": labels}), tmp_path / "t")
+    table.create_scalar_index("labels", "LABEL_LIST")
+    assert "index: labels_idx" in table.scanner(filter=condition).explain_plan()
 
 
 def test_no_row_is_put_in_order_to_merge_segments(tmp_path, monkeypatch):
