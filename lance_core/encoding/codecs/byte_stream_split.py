@@ -77,8 +77,13 @@ def decode_at(encoding: ByteStreamSplit, chunks: Chunks, chunk_of: Int64s, index
     """
     width = word_dtype(encoding.bits).itemsize
     check_sizes(chunks.sizes[0], chunks.counts * width, "ByteStreamSplit")
-    starts = (chunks.starts[0][chunk_of] + index)[:, None] + chunks.counts[chunk_of][:, None] * np.arange(width)
-    return from_bytes(chunks.buffers[0][starts].reshape(-1), encoding.bits)
+    # Byte by byte: the positions of all bytes of all values together would take eight times the memory of the values.
+    positions, step = chunks.starts[0][chunk_of] + index, chunks.counts[chunk_of]
+    out = np.empty((len(index), width), np.uint8)
+    for byte in range(width):
+        out[:, byte] = chunks.buffers[0][positions]
+        positions += step
+    return from_bytes(out.reshape(-1), encoding.bits)
 
 
 def decode_one(encoding: ByteStreamSplit) -> Scalar:
