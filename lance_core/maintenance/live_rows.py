@@ -44,6 +44,9 @@ _WHOLE_BYTES = _SMALL_FILE
 
 _JOINED_BYTES = 1 << 26
 _JOINED_FILES = 256
+_ROWS_READ_TOGETHER = 1 << 14
+"""Rows of all fragments up to which they are read and written as others are, many columns at one go: 74 ms instead of
+148 for 100 fragments of 100 rows and 20 columns, but 107 instead of 72 for ten of 6,400 rows."""
 _VERSIONS = {(2, 1): "2.1", (2, 2): "2.2"}
 """Versions whose pages can be put together; the new file must be of one of them, too."""
 
@@ -92,8 +95,7 @@ def stage_live_rows(
     staging = FileStaging(store=store, fields=schema, version=version, new_uuid=new_uuid, page_bytes=page_bytes)
     try:
         for version, group in _groups(manifest, readers, min(budget.copy_bytes, _JOINED_BYTES)):
-            can_merge = version is not None and len(group) > 1
-            if can_merge and _merged(store, manifest, group, plan, staging, page_bytes=page_bytes):
+            if _can_merge(version, group) and _merged(store, manifest, group, plan, staging, page_bytes=page_bytes):
                 continue
             for batch in live_batches(files, group, plan, may_join=budget.may_join):
                 staging.write(fit_batch(batch, schema))
@@ -103,6 +105,12 @@ def stage_live_rows(
         staging.abort()
         raise
     return tuple(staging.fragments)
+
+
+def _can_merge(version: str | None, readers: Sequence[FragmentReader]) -> bool:
+    """Return whether pages of fragments are put together column by column, as `_groups` found them."""
+    num_rows = sum([reader.fragment.physical_rows for reader in readers])
+    return version is not None and len(readers) > 1 and num_rows > _ROWS_READ_TOGETHER
 
 
 def _merged(

@@ -35,8 +35,9 @@ def table(rows=ROWS):
 
 @pytest.fixture
 def calls(monkeypatch):
-    """How many files were put together at each time."""
+    """How many files were put together at each time, which is done with more rows than those of these tests."""
     made, inner = [], live_rows.merge_pages
+    monkeypatch.setattr(live_rows, "_ROWS_READ_TOGETHER", 0)
 
     def merge(sources, *arguments, **options):
         made.append(len(sources))
@@ -105,6 +106,17 @@ def test_groups(tmp_path, calls, monkeypatch):
     dataset.optimize.compact_files()
     assert calls == [5, 5, 2]
     assert dataset.to_table() == expected
+
+
+@pytest.mark.parametrize("most_rows", [ROWS - 1, ROWS])
+def test_few_rows_are_read_and_written_as_others_are(tmp_path, calls, monkeypatch, most_rows):
+    monkeypatch.setattr(live_rows, "_ROWS_READ_TOGETHER", most_rows)
+    dataset = lance_core.write_dataset(table(), tmp_path, max_rows_per_file=100)
+    dataset.optimize.compact_files()
+
+    assert len(calls) == (most_rows < ROWS)
+    assert len(dataset.get_fragments()) == 1
+    assert dataset.to_table() == table()
 
 
 def nested(rows=ROWS):
