@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 
 _SMALL_FILE_ROWS, _SMALL_FAR_FILE_ROWS, _SMALL_FILE_BYTES = 1 << 16, 1 << 15, 1 << 20
 """Rows of a file, and bytes of the columns that are read: more values cost more than the steps to decode them, which a
-run shares. Two columns of numbers in files of 50,000 rows take seven tenths of the CPU time in a run; of far stores they
-are fetched and decoded together without one. Two of three columns of texts in files of 10,000 rows and 1.3 MB take six
-tenths; vectors in files of 3 MB, which are mapped otherwise, take twice as much."""
+run shares. Two columns of numbers in files of 50,000 rows take seven tenths of the CPU time in a run; far stores fetch
+and decode them together without one. Two of three columns of texts in files of 10,000 rows and 1.3 MB take six tenths;
+vectors in files of 3 MB, which are mapped otherwise, take twice as much."""
 
 _FIRST_RUN_ROWS, _RUN_ROWS, _RUN_VALUES = 1 << 13, 1 << 17, 1 << 21
 """Bounds of a run, unless batches may have more rows, which are in memory together. The first
