@@ -321,7 +321,7 @@ class LanceDataset:
         """Numbers about the data."""
         from lance_core.values.stats import LanceStats  # noqa: PLC0415 few need it
 
-        return LanceStats(self.snapshot)
+        return LanceStats(self.snapshot, self.files)
 
     def table_statistics(self) -> dict[str, int]:
         """Numbers that the manifest alone tells.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,11 +15,12 @@ from lance_core.format.index.vector_index import TYPE_URL, decode_details
 from lance_core.format.table.index_metadata import index_fields, index_kind
 from lance_core.index.column import find_column, path_of
 from lance_core.index.files import SegmentFiles
+from lance_core.scan.deletions import contains
 
 if TYPE_CHECKING:
     from lance_core.format.table.index_metadata import IndexMetadata
     from lance_core.format.table.manifest import Manifest
-    from lance_core.table.snapshot import Snapshot
+    from lance_core.scan.open_files import OpenFiles
 
 SYSTEM_PREFIX = "__lance"
 """Begin of the names of indices that the format itself keeps."""
@@ -87,15 +89,17 @@ class IndexDescription:
 
 def describe(manifest: Manifest) -> list[IndexDescription]:
     """Return the indices of a version by name; those that the format itself keeps are left out."""
-    by_name: dict[str, list[IndexMetadata]] = {}
-    for index in manifest.indices:
-        if not index.name.startswith(SYSTEM_PREFIX):
-            by_name.setdefault(index.name, []).append(index)
+    by_name = _segments_by_name(manifest)
     return [_describe(manifest, name, by_name[name]) for name in sorted(by_name)]
 
 
-def statistics(snapshot: Snapshot, name: str) -> dict[str, Any]:
+def statistics(manifest: Manifest, files: OpenFiles, name: str) -> dict[str, Any]:
     """Numbers about one index, as pylance has them.
+
+    Args:
+        manifest: The version.
+        files: The dataset's open files; segments stay open with them.
+        name: Name of the index.
 
     Returns:
         Counts of segments, fragments and rows, and of each segment what its kind tells: for zone maps ``num_zones`` and
@@ -106,15 +110,15 @@ def statistics(snapshot: Snapshot, name: str) -> dict[str, Any]:
     Raises:
         NotFoundError: There is no such index.
     """
-    manifest = snapshot.manifest
-    match = next((index for index in describe(manifest) if index.name == name), None)
-    if match is None:
-        raise NotFoundError(f"there is no index {name!r}", path=snapshot.store.uri)
+    entries = _segments_by_name(manifest).get(name)
+    if entries is None:
+        raise NotFoundError(f"there is no index {name!r}", path=files.store.uri)
+    match = _describe(manifest, name, entries)
     covered = {number for segment in match.segments for number in segment.fragment_ids}
     num_rows = dict(zip(manifest.fragments.ids.tolist(), manifest.fragments.num_rows.tolist(), strict=True))
     live = covered & num_rows.keys()
     stamps = [segment.created_at for segment in match.segments if segment.created_at is not None]
-    details = [_numbers_of(snapshot, index) for index in manifest.indices if index.name == name]
+    details = [_numbers_of(manifest, files, index) for index in entries]
     return {
         "index_type": match.index_type,
         "name": name,
@@ -133,10 +137,19 @@ def statistics(snapshot: Snapshot, name: str) -> dict[str, Any]:
     }
 
 
+def _segments_by_name(manifest: Manifest) -> dict[str, list[IndexMetadata]]:
+    """Return the entries of each index; those that the format itself keeps are left out."""
+    by_name: dict[str, list[IndexMetadata]] = {}
+    for index in manifest.indices:
+        if not index.name.startswith(SYSTEM_PREFIX):
+            by_name.setdefault(index.name, []).append(index)
+    return by_name
+
+
 def _describe(manifest: Manifest, name: str, entries: list[IndexMetadata]) -> IndexDescription:
     segments = [_segment(index) for index in entries]
-    covered = np.array(sorted({number for segment in segments for number in segment.fragment_ids}), np.int64)
-    is_covered = np.isin(manifest.fragments.ids.astype(np.int64), covered)
+    covered = np.array(sorted(frozenset[int]().union(*[segment.fragment_ids for segment in segments])), np.int64)
+    is_covered = contains(covered, manifest.fragments.ids)
     sizes = [segment.size_bytes for segment in segments]
     first = index_fields(entries[0])
     return IndexDescription(
@@ -158,6 +171,7 @@ def _index_type(index: IndexMetadata) -> str:
     return index_kind(index)
 
 
+@lru_cache(maxsize=64)
 def _segment(index: IndexMetadata) -> IndexSegmentDescription:
     fields = index_fields(index)
     stamp = fields.created_at
@@ -173,15 +187,16 @@ def _segment(index: IndexMetadata) -> IndexSegmentDescription:
     )
 
 
-def _numbers_of(snapshot: Snapshot, index: IndexMetadata) -> dict[str, Any]:
+def _numbers_of(manifest: Manifest, files: OpenFiles, index: IndexMetadata) -> dict[str, Any]:
     """Return the numbers of a segment that the kind of its index provides; empty if lance_core cannot read it."""
     from lance_core.index.kinds import kind_of_index  # noqa: PLC0415 rarely needed
 
-    kind, schema = kind_of_index(index), snapshot.manifest.schema
-    column = find_column(schema, path_of(schema, index.fields[0])) if index.fields else None
+    kind = kind_of_index(index)
+    column = find_column(manifest.schema, path_of(manifest.schema, index.fields[0])) if index.fields else None
     if kind is None or column is None or not kind.takes(column.type):
         return {}
-    return dict(kind.open(SegmentFiles.of(snapshot.store, index), column).statistics)
+    segment = files.index_segment(index.uuid, lambda: kind.open(SegmentFiles.of(files.store, index), column))
+    return dict(segment.statistics)
 
 
 __getattr__ = late_names(__name__)

@@ -361,4 +361,4 @@ def list_indices(dataset: OpenDataset) -> list[dict[str, Any]]:
 
 def index_statistics(dataset: OpenDataset, index_name: str) -> dict[str, Any]:
     """Numbers about one index; the same as ``stats.index_stats``."""
-    return statistics(dataset.snapshot, index_name)
+    return statistics(dataset.snapshot.manifest, dataset.files, index_name)

@@ -10,10 +10,16 @@ import numpy as np
 from lance_core.common.frozen import frozen
 from lance_core.errors import UnsupportedError
 from lance_core.indices import statistics
-from lance_core.scan.open_files import OpenFiles
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lance_core.file.read.reader import DataFileReader
+    from lance_core.scan.open_files import OpenFiles
     from lance_core.table.snapshot import Snapshot
+
+_INT_BYTES = 40
+"""Bytes of a number and its place in a tuple."""
 
 
 @frozen
@@ -34,8 +40,9 @@ class DataStatistics:
 class LanceStats:
     """Numbers about one version. Made by `LanceDataset.stats`."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: Snapshot, files: OpenFiles) -> None:
         self._snapshot = snapshot
+        self._files = files
 
     def data_stats(self) -> DataStatistics:
         """Return bytes that each field takes; looks into the metadata of all data files.
@@ -44,15 +51,15 @@ class LanceStats:
             CorruptDataError: A damaged file.
             UnsupportedError: Files of version 0.1, which do not tell.
         """
-        files, sizes = OpenFiles(self._snapshot.store), Counter[int]()
+        sizes = Counter[int]()
         for fragment in self._snapshot.manifest.fragments:
             for file in fragment.files:
                 if not file.file_major_version:
                     raise UnsupportedError("data files of version 0.1 do not record the size of columns")
-                columns = files.open(file, num_rows=fragment.physical_rows).file_layout().columns
+                columns = _column_bytes(self._files.open(file, num_rows=fragment.physical_rows))
                 for number, column in zip(file.fields, file.column_indices, strict=True):
                     if column >= 0:
-                        sizes[number] += columns[column].num_bytes
+                        sizes[number] += columns[column]
         ids = [field.id for field in self._snapshot.manifest.schema.walk()]
         return DataStatistics([FieldStatistics(number, sizes[number]) for number in ids])
 
@@ -62,7 +69,7 @@ class LanceStats:
         Raises:
             NotFoundError: There is no such index.
         """
-        return statistics(self._snapshot, index_name)
+        return statistics(self._snapshot.manifest, self._files, index_name)
 
     def dataset_stats(self, max_rows_per_group: int = 1024) -> dict[str, int]:
         """Deleted rows, fragments, and fragments with fewer rows than a limit.
@@ -76,3 +83,12 @@ class LanceStats:
             "num_fragments": len(fragments),
             "num_small_files": int(np.count_nonzero(fragments.physical_rows < max_rows_per_group)),
         }
+
+
+def _column_bytes(reader: DataFileReader) -> Sequence[int]:
+    """Return the bytes of the pages of each column; kept with what else is known of the file."""
+    return reader.derived("column bytes", lambda: _layout_bytes(reader), lambda sizes: _INT_BYTES * len(sizes))
+
+
+def _layout_bytes(reader: DataFileReader) -> Sequence[int]:
+    return tuple([column.num_bytes for column in reader.file_layout().columns])
