@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pyroaring import BitMap64
 
@@ -203,9 +203,12 @@ def compared(question, value):
     return None if value is None else OPERATORS[question.operator](value, question.value.as_py())
 
 
-@given(condition=COMPARISONS, values=st.lists(st.none() | st.integers(0, 4), max_size=8))
+@given(condition=COMPARISONS)
+@example(condition=And(*(Comparison("a", "greater", pa.scalar(least)) for least in (1, 3))))
+@example(condition=And(*(Comparison("a", "less_equal", pa.scalar(most)) for most in (3, 1))))
 @settings(max_examples=3000 if IS_DEEP else 200, deadline=None)
-def test_simpler_conditions_are_true_and_null_for_the_same_rows(condition, values):
+def test_simpler_conditions_are_true_and_null_for_the_same_rows(condition):
+    values = [None, 0, 1, 2, 3, 4]
     rows = np.arange(len(values))
 
     def ask(question):
@@ -223,16 +226,14 @@ def test_simpler_conditions_are_true_and_null_for_the_same_rows(condition, value
         assert (counts.true, counts.null) == ((expected == TRUE).sum(), (expected == NULL).sum())
 
 
-row_sets = st.sets(st.integers(0, 30))
+some_rows = st.lists(st.integers(0, 30))
 
 
-@given(true=row_sets, null=row_sets, undecided=row_sets)
-def test_single_rows_in_any_order(true, null, undecided):
-    arrays = {
-        name: np.array(sorted(rows, key=lambda row: row * 7 % 31), np.int64)
-        for name, rows in {"true": true, "null": null, "undecided": undecided}.items()
-    }
-    answer = answers.of_rows(**arrays)
+@given(true=some_rows, null=some_rows, undecided=some_rows)
+@example(true=[3, 3, 4], null=[], undecided=[])
+def test_single_rows_in_any_order_and_more_than_once(true, null, undecided):
+    parts = {"true": true, "null": null, "undecided": undecided}
+    answer = answers.of_rows(**{name: np.array(rows, np.int64) for name, rows in parts.items()})
     for row, code in enumerate(answer.at(np.arange(32))):
         expected = TRUE * (row in true) | NULL * (row in null) | ANY * (row in undecided)
         assert code == (expected or FALSE)
@@ -250,6 +251,18 @@ def test_rows_of_a_fragment(one, fragment_id, num_rows):
     assert part.may_match_at(np.arange(num_rows)).tolist() == [bool(code & TRUE) for code in spread]
     assert part.is_decided == all(code == TRUE or not code & TRUE for code in part.codes)
     assert not answers.replace(answer, is_exact=False).of_fragment(fragment_id, num_rows).is_decided
+
+
+@given(codes, st.booleans())
+def test_fragments_with_rows_that_may_match_or_must_be_asked(one, is_exact):
+    ids, num_rows = np.arange(4) * 2, np.full(4, NUM_ROWS // 4)
+    addresses = (np.repeat(ids, num_rows) << 32) + ROWS % (NUM_ROWS // 4)
+    answer = answers.of_ranges(addresses, addresses + 1, np.array(one, np.uint8), elsewhere=ANY, is_exact=is_exact)
+    of_fragments = np.reshape(one, (4, -1)).tolist()
+    assert answer.may_match(ids, num_rows).tolist() == [any(code & TRUE for code in part) for part in of_fragments]
+    assert answer.decides(ids, num_rows).tolist() == [
+        is_exact and all(code == TRUE or not code & TRUE for code in part) for part in of_fragments
+    ]
 
 
 def test_answers_count_for_covered_fragments_only():
@@ -281,3 +294,4 @@ def test_two_answers_to_one_question_narrow_each_other():
     both = answers.narrowed(zones, rows)
     assert both.at(np.array([3, 4, 5])).tolist() == [FALSE, FALSE | NULL, TRUE]
     assert not both.is_exact
+    assert not answers.narrowed(rows, zones).is_exact

@@ -80,6 +80,16 @@ def test_values_of_other_types_and_large_shares_are_left_to_the_scan(dataset, qu
     assert opened(dataset)[0].answer(question, tells_null=False) is None
 
 
+@pytest.mark.parametrize("condition", ["NOT (x = 5)", "NOT (x > 5)", "(x = 5) IS NOT TRUE"])
+def test_nulls_that_are_too_many_to_be_read_are_not_taken_for_false(tmp_path, monkeypatch, condition):
+    monkeypatch.setattr(btree, "_ALWAYS_WORTH", 0)
+    dataset = lance_core.write_dataset(pa.table({"x": [5, 7, *[None] * 20, *range(20)]}), tmp_path / "t")
+    dataset.create_scalar_index("x", "BTREE")
+    found = dataset.to_table(filter=condition)
+    assert found == dataset.to_table(filter=condition, use_scalar_index=False)
+    assert (found["x"].null_count > 0) == ("IS NOT TRUE" in condition)
+
+
 @pytest.mark.parametrize("number", [0.0, -0.0, math.nan])
 def test_zeros_and_nan_are_left_to_the_scan(tmp_path, number):
     floats = [0.0, -0.0, math.nan, -math.nan, 1.5, None]
