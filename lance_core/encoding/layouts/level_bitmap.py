@@ -151,7 +151,9 @@ def _mark(is_above: Mask, counts: Int64s, num_words: Int64s) -> BitmapWords:
     """Bits for levels of chunks end to end, each chunk with as many words as told."""
     sizes = num_words * _WORD
     is_marked = np.zeros(int(sizes.sum()), np.bool_)
-    is_marked[aranges(starts_of(sizes)[:-1], counts)] = is_above
+    bounds = starts_of(counts).tolist()
+    for at, low, high in zip(starts_of(sizes).tolist(), bounds, bounds[1:], strict=False):  # chunks are few and large
+        is_marked[at : at + high - low] = is_above[low:high]
     return np.packbits(is_marked, bitorder="little").view(np.uint64)
 
 

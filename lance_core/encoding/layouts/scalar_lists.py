@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from lance_core.encoding.codecs.codec import Scalar
-    from lance_core.encoding.values import Values
+    from lance_core.encoding.repdef import LevelArray, Mask
+    from lance_core.encoding.values import Int64s, Values
     from lance_core.format.file.encodings import Encoding
     from lance_core.format.file.page_layout import Layers, MiniBlockLayout
 
@@ -72,6 +73,40 @@ class _RowLevels(NamedTuple):
     num_values: int
 
 
+class _ChunkLevels:
+    """Levels of a chunk, out of which those of its rows are cut.
+
+    Args:
+        rep: Shape (levels,), repetition levels.
+        starts: Shape (rows,), the level that each row begins with.
+        definition: Shape (levels,), definition levels, if there are any.
+        is_hidden: Shape (levels,), which of them have no value; None if all have one.
+    """
+
+    __slots__ = ("_definition", "_is_hidden", "_rep", "_rows", "_starts")
+
+    def __init__(self, rep: LevelArray, starts: Int64s, definition: LevelArray | None, is_hidden: Mask | None) -> None:
+        self._rep, self._starts, self._definition, self._is_hidden = rep, starts, definition, is_hidden
+        self._rows: dict[int, _RowLevels] = {}
+
+    def of_row(self, row: int) -> _RowLevels:
+        """Return the levels of a row; leaves of one field mostly ask for the same."""
+        levels = self._rows.get(row)
+        if levels is None:
+            levels = self._rows[row] = self._cut(row)
+        return levels
+
+    def _cut(self, row: int) -> _RowLevels:
+        begin = 0 if row == PREAMBLE else int(self._starts[row])
+        stop = int(self._starts[row + 1]) if row + 1 < len(self._starts) else len(self._rep)
+        before = inside = 0
+        if self._is_hidden is not None:
+            before = int(np.count_nonzero(self._is_hidden[:begin]))
+            inside = int(np.count_nonzero(self._is_hidden[begin:stop]))
+        definition = b"" if self._definition is None else _as_bytes(self._definition[begin:stop])
+        return _RowLevels(_as_bytes(self._rep[begin:stop]), definition, begin - before, stop - begin - inside)
+
+
 @frozen(kw_only=True)
 class ListReader:
     """Reads single rows of chunks of one layout.
@@ -109,7 +144,7 @@ class ListReader:
         Args:
             memory: Holds the chunks.
             positions: The rows, each a `ListPlace` in plain; those of several chunks have a place in each.
-            cache: Levels of rows that were read before; leaves of one field mostly have the same.
+            cache: Levels of chunks that were read before; leaves of one field mostly have the same.
             rep: Takes the repetition levels.
             definition: Takes the definition levels, if there are any.
 
@@ -126,10 +161,12 @@ class ListReader:
             num_levels, buffers = parts_of_chunk(self.header, memory, start, size)
             *packed, (at, num_bytes) = buffers
             packed_levels = tuple([bytes(memory[low : low + part_size]) for low, part_size in packed])
-            key = (packed_levels, self.kind, num_levels, count, *inside)
-            levels: _RowLevels | None = cache.get(key)
-            if levels is None:
-                levels = cache[key] = self._levels(packed_levels, num_levels, ListPlace(*position))
+            has_preamble, num_rows, row = inside
+            key = (packed_levels, self.kind, num_levels, count, has_preamble, num_rows)
+            chunk: _ChunkLevels | None = cache.get(key)
+            if chunk is None:
+                chunk = cache[key] = self._levels(packed_levels, num_levels, ListPlace(*position))
+            levels = chunk.of_row(row)
             rep += levels.rep
             definition += levels.definition
             if levels.num_values and 0 < count * self.width <= num_bytes:
@@ -139,24 +176,19 @@ class ListReader:
                 parts.append((at, num_bytes, count, levels.first, levels.num_values))
         return values + self._values(memory, parts) if parts else values
 
-    def _levels(self, packed_levels: tuple[bytes, ...], num_levels: int, position: ListPlace) -> _RowLevels:
+    def _levels(self, packed_levels: tuple[bytes, ...], num_levels: int, position: ListPlace) -> _ChunkLevels:
         rep = registry.decode_levels(self.rep, packed_levels[0], num_levels)
         (starts,) = (rep == self.new_row).nonzero()
         if len(starts) != position.num_rows or (not position.has_preamble and (not len(starts) or starts[0])):
             raise CorruptDataError("chunks hold another number of rows than the repetition index tells")
-        begin, stop = 0 if position.row == PREAMBLE else int(starts[position.row]), num_levels
-        if position.row + 1 < len(starts):
-            stop = int(starts[position.row + 1])
-        row_levels, before, inside, all_hidden = b"", 0, 0, 0
+        definition = is_hidden = None
         if self.layout.definition is not None:
             definition = registry.decode_levels(self.layout.definition, packed_levels[1], num_levels)
-            row_levels = _as_bytes(definition[begin:stop])
             is_hidden = definition > self.visible
-            all_hidden, before = int(np.count_nonzero(is_hidden)), int(np.count_nonzero(is_hidden[:begin]))
-            inside = int(np.count_nonzero(is_hidden[begin:stop]))
-        if num_levels - all_hidden != position.num_values:
+        num_hidden = 0 if is_hidden is None else int(np.count_nonzero(is_hidden))
+        if num_levels - num_hidden != position.num_values:
             raise CorruptDataError("the levels of a chunk call for another number of values than it has")
-        return _RowLevels(_as_bytes(rep[begin:stop]), row_levels, begin - before, stop - begin - inside)
+        return _ChunkLevels(rep, starts, definition, is_hidden if num_hidden else None)
 
     def _values(self, memory: memoryview, parts: list[_Part]) -> list[bytes]:
         if sum([part[-1] for part in parts]) > MOST_SCALAR_LIST_ITEMS:
