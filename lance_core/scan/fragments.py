@@ -340,13 +340,13 @@ def _step(source: RowSource, plan: ScanPlan) -> int:
 
 
 def _matches(reader: RowSource, plan: ScanPlan, start: int, end: int) -> Iterator[_Match]:
-    if isinstance(reader, FragmentReader):
-        scattered = scattered_candidates(reader, plan, start, end)
-    elif reader.candidates is None:  # fragments without candidates are left out of it
-        yield from _matches_in(reader, plan, start, end)
+    if isinstance(reader, FragmentRun):  # fragments without candidates are left out of it
+        if reader.candidates is None:
+            yield from _matches_in(reader, plan, start, end)
+        else:
+            yield from _matches_at(reader, plan, reader.candidates)
         return
-    else:
-        scattered = reader.candidates
+    scattered = scattered_candidates(reader, plan, start, end)
     if scattered is not None:
         yield from _matches_at(reader, plan, scattered)
         return
