@@ -1,5 +1,6 @@
 import math
 import struct
+from types import SimpleNamespace
 
 import duckdb
 import numpy as np
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 import lance_core
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.scan import ordering
+from lance_core.scan.row_starts import RowStarts
 from lance_core.scanner import ColumnOrdering, ScannerBuilder
 from lance_core.testing.counting_store import open_counting
 
@@ -102,6 +104,23 @@ def _total_order(value):
     """Sort key of IEEE 754's total order."""
     sign = math.copysign(1, value)
     return (sign, sign * (math.inf if math.isnan(value) else abs(value)), math.isnan(value) * sign)
+
+
+def test_row_offsets_count_the_live_rows_in_the_order_of_the_table(tmp_path):
+    table = lance_core.write_dataset(pa.table({"a": range(90)}), tmp_path / "t", max_rows_per_file=30)
+    table.delete("a % 7 = 0 OR a < 10 AND a > 2")
+    found = table.to_table(columns=["a", "_rowoffset"])
+    assert found["_rowoffset"].to_pylist() == list(range(table.count_rows()))
+    last = table.to_table(columns=["_rowoffset"], filter="a >= 80")["_rowoffset"].to_pylist()
+    assert last == [row for row, a in enumerate(found["a"].to_pylist()) if a >= 80]
+
+
+def test_row_offsets_follow_the_order_of_fragments_not_their_ids():
+    fragments = SimpleNamespace(ids=np.array([5, 2], np.uint64), num_rows=np.array([10, 3], np.uint64))
+    starts = RowStarts.of(fragments)
+    deleted = np.array([0, 4])
+    assert starts.row_offsets(5, deleted, np.array([1, 3, 5])).tolist() == [0, 2, 3]
+    assert starts.row_offsets(2, deleted[:0], np.array([0, 2])).tolist() == [10, 12]
 
 
 def test_with_a_limit_few_rows_are_kept(monkeypatch):

@@ -9,7 +9,7 @@ from lance_core.change.stage import FileLimits, stage_fragments
 from lance_core.errors import CorruptDataError
 from lance_core.format.schema import Schema
 from lance_core.format.table.fragment import Fragment
-from lance_core.scan.deletions import live_mask, offsets_of_live
+from lance_core.scan.deletions import contains, live_mask, offsets_of_live
 from lance_core.scan.fragment_reader import FragmentReader
 from lance_core.scan.open_files import OpenFiles
 from lance_core.store.open import open_store
@@ -142,6 +142,7 @@ def test_arithmetic_of_deleted_rows_against_lists():
         array = np.array(deleted, np.int64)
         live = [i for i in range(7) if i not in deleted]
         assert offsets_of_live(array, np.arange(len(live))).tolist() == live
+        assert contains(array, np.arange(-1, 9)).tolist() == [i in deleted for i in range(-1, 9)]
         for start, end in itertools.combinations(range(8), 2):
             mask = live_mask(array, start, end)
             expected = [i not in deleted for i in range(start, end)]
