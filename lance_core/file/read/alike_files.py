@@ -17,7 +17,6 @@ import numpy as np
 from lance_core.common.frozen import NamedTuple
 from lance_core.encoding.layouts import constant
 from lance_core.file.read.cache import Budget, PageCache
-from lance_core.file.read.column import Column
 from lance_core.file.read.column_read import ColumnRead
 from lance_core.file.read.constant_pages import constant_array
 from lance_core.file.read.page_runs import PagesRead, run_layout
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
     from lance_core.encoding.values import Bytes, Int64s
     from lance_core.file.container import Container
     from lance_core.file.integrity import BlockChecks
+    from lance_core.file.read.column import Column
     from lance_core.file.read.wanted import Wanted
     from lance_core.file.source import FileBytes
     from lance_core.format.file.metadata_spans import PageSpans, Span
@@ -50,7 +50,6 @@ _FEWEST_ALIKE = 2
 """Where the first is like no other file, the others are taken to be as different from each other."""
 
 _WORD = 8
-_POSITIONS_OF_FOOTER = 3
 _METADATA_START = struct.Struct("<Q")
 
 
@@ -175,19 +174,9 @@ class LeafPattern(NamedTuple):
                 for page, extents in zip(first.pages, buffers, strict=True)
             ]
         )
-        column = Column(
-            first.number,
-            first.path,
-            first.kind,
-            first.is_dictionary,
-            first.is_plain,
-            first.is_simple,
-            pages,
-            first.first_rows,
-        )
         shared = (self.cached.layouts, Budget(), self.cached.kinds, {})
         cached = PageCache(first.first_rows, *shared)
-        return ColumnRead(column, cached, rows, number=number, file=file, base=base)
+        return ColumnRead(first.in_other_file(pages), cached, rows, number=number, file=file, base=base)
 
 
 class Pattern:

@@ -54,6 +54,19 @@ class Column:
         """Stored bytes of all pages."""
         return sum([size for page in self.pages for _, size in page.buffers])
 
+    def in_other_file(self, pages: tuple[Page, ...]) -> Column:
+        """Return the same column of another file, whose pages have as many rows."""
+        return Column(
+            self.number,
+            self.path,
+            self.kind,
+            self.is_dictionary,
+            self.is_plain,
+            self.is_simple,
+            pages,
+            self.first_rows,
+        )
+
     def extents(self, rows: range) -> Ranges:
         """Return the byte ranges of the pages whose rows are all among these, in order."""
         first, last = rows.start * self.path.items_per_row, rows.stop * self.path.items_per_row

@@ -17,7 +17,6 @@ import numpy as np
 from lance_core.common.frozen import NamedTuple
 from lance_core.encoding.kernels import starts_of
 from lance_core.file.read.cache import Budget, PageCache
-from lance_core.file.read.column import Column
 from lance_core.file.read.column_read import ColumnRead
 from lance_core.file.read.page_runs import PagesRead, run_layout
 from lance_core.format.file.column_pages import PAGE_PARTS, ColumnPages, decode_column_pages
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from lance_core.encoding.plans import Rows
     from lance_core.encoding.values import Int64s
     from lance_core.file.read.alike_files import Opener
+    from lance_core.file.read.column import Column
     from lance_core.file.read.plan import LeavesField
     from lance_core.file.read.wanted import Wanted
     from lance_core.file.source import FileBytes
@@ -138,18 +138,8 @@ def _column_of(
     other, cached = leaf
     buffers = tuple([(start, size) for start, size in extents.T.tolist()])
     page = Page(buffers=buffers, num_rows=other.pages[0].num_rows, first_row=0, layout=layout)
-    column = Column(
-        other.number,
-        other.path,
-        other.kind,
-        other.is_dictionary,
-        other.is_plain,
-        other.is_simple,
-        (page,),
-        other.first_rows,
-    )
     shared = (layouts, Budget(), cached.kinds, {})
-    return column, PageCache(other.first_rows, *shared, items_per_row=cached.items_per_row)
+    return other.in_other_file((page,)), PageCache(other.first_rows, *shared, items_per_row=cached.items_per_row)
 
 
 def open_similar(
