@@ -21,6 +21,8 @@ _FEWEST_BYTES = 1 << 15
 _LOOKED_AT = 1 << 12
 """Bytes in which the pieces of all parts are counted, to look for the rarest of them in all bytes."""
 
+_NO_ASCII = 128
+
 _MOST_PIECES = 64
 """Pieces that are counted."""
 
@@ -47,6 +49,11 @@ def ask_with_parts(ask: Callable[[pa.Array], pa.Array], values: pa.Array, parts:
     is_null = null_mask(values)
     validity = None if is_null is None else pack_bits(~is_null)
     return pa.Array.from_buffers(pa.bool_(), len(values), [validity, pack_bits(answers)])
+
+
+def is_ascii(values: pa.Array) -> bool:
+    """Return whether all texts consist of ASCII."""
+    return int(np.maximum.reduce(cast("VariableValues", to_values(values)).data, initial=0)) < _NO_ASCII
 
 
 def _rows_that_may_have(values: pa.Array, parts: Sequence[bytes]) -> Int64s | None:

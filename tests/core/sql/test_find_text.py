@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lance_core.sql import find_text
+from lance_core.sql import find_text, text_functions
 from lance_core.sql.find_text import ask_with_parts
 from lance_core.sql.predicate import make_predicate
 
@@ -94,3 +94,32 @@ def test_a_part_that_many_texts_have_is_asked_of_all():
     values = pa.array(["at first"] * 5_000 + ["later"] * 5_000)
     assert ask_with_parts(ask, values, ["later"]).true_count == 5_000
     assert asked == [10_000]
+
+
+@given(
+    texts=st.lists(st.none() | st.text("aBcKks\u017f\u212a é", max_size=6), max_size=8),
+    pattern=st.text("abCkKS\u212a%_é\\", max_size=5),
+    kind=st.sampled_from([pa.string(), pa.large_string()]),
+    start=st.integers(0, 2),
+)
+def test_letters_of_either_case_match(texts, pattern, kind, start):
+    values = pa.array(texts, kind).slice(start)
+    rows = pa.record_batch({"s": values})
+
+    mask = make_predicate(f"s ilike '{pattern}'", rows.schema).mask(rows)
+
+    expected = pc.match_like(values, pattern, ignore_case=True)
+    assert mask.to_pylist() == [answer is True for answer in expected.to_pylist()]
+
+
+def test_ascii_texts_are_searched_in_small_letters(monkeypatch):
+    calls = []
+    monkeypatch.setattr(
+        text_functions, "ask_with_parts", lambda ask, values, parts: (calls.append(parts), ask(values))[1]
+    )
+    rows = pa.record_batch({"s": ["Some Words", "some WORDS", "other", None]})
+
+    mask = make_predicate("s ilike '%ME wo%'", rows.schema).mask(rows)
+
+    assert mask.to_pylist() == [True, True, False, False]
+    assert set(calls) == {("me wo",)}
