@@ -294,8 +294,13 @@ def open_segment(manifest: Manifest, files: OpenFiles, index: IndexMetadata) -> 
     )
 
 
-def segments_over(manifest: Manifest, files: OpenFiles, column: IndexedColumn, type_url: str) -> list[OpenSegment]:
-    """Return the segments of the first index of a kind over a column."""
+def segments_over(manifest: Manifest, files: OpenFiles, column: IndexedColumn, type_url: str) -> Sequence[OpenSegment]:
+    """Return the segments of the first index of a kind over a column; those of the last version are kept."""
+    key = column.leaf.id, type_url
+    return files.searched_segments(manifest, key, lambda: _segments_over(manifest, files, column, type_url))
+
+
+def _segments_over(manifest: Manifest, files: OpenFiles, column: IndexedColumn, type_url: str) -> Sequence[OpenSegment]:
     result: dict[str, list[OpenSegment]] = {}
     for index in manifest.indices:
         fields = index_fields(index)
@@ -307,7 +312,7 @@ def segments_over(manifest: Manifest, files: OpenFiles, column: IndexedColumn, t
             opened = open_segment(manifest, files, index)
         if opened is not None:
             result.setdefault(index.name, []).append(opened)
-    return next(iter(result.values()), [])
+    return next(iter(result.values()), ())
 
 
 def document_rows(manifest: Manifest, files: OpenFiles, opened: OpenSegment) -> Callable[[Int64s], Int64s]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from lance_core.common.last_made import KeepsLast
 from lance_core.errors import CorruptDataError
@@ -17,7 +17,7 @@ from lance_core.table.locations import objects_at_once, sized_reader
 from lance_core.table.once import once
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Hashable, Sequence
 
     import pyarrow as pa
 
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from lance_core.index.protocol import Segment
     from lance_core.store.base import ObjectReader, Store
     from lance_core.store.io_coroutines import IoCoroutine
+
+_T = TypeVar("_T")
 
 DEFAULT_CAPACITY = 64
 
@@ -73,6 +75,7 @@ class OpenFiles(KeepsLast):
         self.store = store
         self._capacity = capacity
         self._readers: OrderedDict[tuple[int | None, str], Loaded | DataFileReader] = OrderedDict()
+        self._searched = KeepsLast()
         self._segments: dict[bytes, Segment] = {}
         self._row_moves: tuple[bytes, LaterMoves | None] | None = None
         self._lock = Lock()
@@ -92,6 +95,19 @@ class OpenFiles(KeepsLast):
                     self._segments.clear()
                 self._segments[uuid] = segment
         return segment
+
+    def searched_segments(self, version: object, key: Hashable, find: Callable[[], Sequence[_T]]) -> Sequence[_T]:
+        """Return the segments that a search asks; those of the last version asked about are kept.
+
+        Args:
+            version: The version.
+            key: Column and kind of the index.
+            find: Finds them.
+        """
+        segments: dict[Hashable, Sequence[_T]] = self._searched.kept_for(version, dict)
+        if key not in segments:
+            segments[key] = find()
+        return segments[key]
 
     def row_moves(self, uuid: bytes, load: Callable[[], LaterMoves | None]) -> LaterMoves | None:
         """Return what a fragment reuse index tells; that of the last version asked about is kept."""

@@ -276,9 +276,12 @@ class _ColumnSearch:
         self._allowed = allowed
         self._opened = segments
         self._segments = [_unmoved(opened.segment) for opened in segments]
-        options = self._segments[0].layout.options if self._segments else DEFAULT_TEXT_OPTIONS
-        self._plain_analyzer = make_analyzer(without_filters(options))
         self._analyzer = self._segments[0].analyzer if self._segments else self._plain_analyzer
+
+    @cached_property
+    def _plain_analyzer(self) -> Analyzer:
+        """Turns texts into words as they are."""
+        return make_analyzer(without_filters(self.options or DEFAULT_TEXT_OPTIONS))
 
     def match(self, query: MatchQuery, count: int | None) -> Hits:
         """Return the rows that have the words of a query; ``count`` as in `TextSearch.hits`."""

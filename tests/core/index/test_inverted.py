@@ -30,6 +30,7 @@ from lance_core.index.text.analyzer import Analyzer
 from lance_core.index.text.characters import stop_words
 from lance_core.index.text.inverted_words import NearPattern, near_words
 from lance_core.query import BooleanQuery, FullTextOperator, MatchQuery, MultiMatchQuery, Occur, PhraseQuery
+from lance_core.scan import indexed
 
 SCORE = b"\0\0\0\0"
 
@@ -216,6 +217,38 @@ def test_a_limit_takes_the_first_rows_of_all_whatever_is_deleted_or_left_out(tmp
         assert after
         assert not set(after) & set(before[:100])
         check(query, filter="id % 7 = 0", prefilter=True)
+
+
+def test_searches_open_an_index_once_and_follow_the_versions_of_the_table(tmp_path, monkeypatch):
+    table = lance_core.write_dataset(pa.table({"id": [0, 1, 2], "t": ["run a", "runs b", "c"]}), tmp_path / "t")
+    table.create_scalar_index("t", "INVERTED")
+    opened = []
+    of_index = indexed.open_segment
+    monkeypatch.setattr(indexed, "open_segment", lambda *given: (opened.append(given), of_index(*given))[1])
+
+    def found(word, **options):
+        query = MatchQuery(word, "t")
+        rows = table.to_table(columns=["id"], full_text_query=query, **options)["id"].to_pylist()
+        again = table.to_table(columns=["id"], full_text_query=query, **options)["id"].to_pylist()
+        assert rows == again
+        return sorted(rows)
+
+    assert found("runs") == [0, 1]
+    assert found("run", fast_search=True) == [0, 1]
+    assert len(opened) == 1
+    table.delete("id = 0")
+    assert found("runs") == [1]
+    assert len(opened) == 2
+    table.insert(pa.table({"id": [3], "t": ["run d"]}))
+    assert (found("runs"), found("runs", fast_search=True)) == ([1, 3], [1])
+    table.optimize.optimize_indices()
+    assert found("runs", fast_search=True) == [1, 3]
+    table.create_scalar_index("t", "INVERTED", stem=False, replace=True)
+    assert found("runs") == [1]
+    table.drop_index("t_idx")
+    assert found("runs") == [1]
+    table = table.checkout_version(2)
+    assert found("runs") == [0, 1]
 
 
 def test_positions_are_decoded_of_documents_that_may_be_among_the_first(tmp_path, monkeypatch):
