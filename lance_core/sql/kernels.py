@@ -10,12 +10,16 @@ import importlib
 import sys
 from typing import TYPE_CHECKING, Any
 
-from lance_core.encoding.kernels import FALSE_SCALAR
+import numpy as np
+import pyarrow as pa
+
+from lance_core.encoding.arrow_values import as_mask, buffer_view, mask_array
+from lance_core.encoding.kernels import FALSE_SCALAR, numbers_array
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import pyarrow as pa
+    import numpy.typing as npt
 
 _MODULE = "pyarrow.compute"
 
@@ -65,3 +69,52 @@ def nulls_as_false(answer: Any) -> Any:
     Arrow's ``fill_null`` and ``coalesce`` take 10 ns for each boolean, a hundred times as long.
     """
     return pc.if_else(pc.is_valid(answer), answer, FALSE_SCALAR)
+
+
+_LEAST_VALUES, _MOST_MEMBERS = 1 << 10, 1 << 18
+"""Values that Arrow looks up, and values of a set that it looks them up in; it takes 30 to 40 ns for each."""
+
+_LEAST_SLOT_BITS, _SLOTS_PER_MEMBER = 16, 16
+_FACTOR = np.uint64(0x9E3779B97F4A7C15)
+"""2^64 divided by the golden ratio: any bits of a number make a difference to the first bits of its product."""
+
+
+class ValueSet:
+    """Values among which those of columns are looked up.
+
+    Args:
+        members: The values; none is null.
+    """
+
+    def __init__(self, members: pa.Array) -> None:
+        self._members = members
+        self._num_bits = max(_LEAST_SLOT_BITS, (_SLOTS_PER_MEMBER * len(members)).bit_length())
+        self._slots: npt.NDArray[np.bool_] | None = None
+
+    def mask(self, values: pa.Array) -> pa.BooleanArray:
+        """Return which of some values are members; what it says of nulls means nothing.
+
+        Members mark the slots of their hashes in a table. Most other values have slots without a mark, so that few are
+        left for Arrow: of 50,000 integers that are looked up among 1,000 it takes 0.3 ms instead of 1.5.
+        """
+        slots = self._slots_of(values) if len(values) > _LEAST_VALUES and len(self._members) <= _MOST_MEMBERS else None
+        if slots is None:
+            return pc.is_in(values, value_set=self._members)
+        if self._slots is None:
+            marked = np.zeros(1 << self._num_bits, np.bool_)
+            marked[self._slots_of(self._members)] = True
+            self._slots = marked
+        is_left = self._slots[slots]
+        left = np.flatnonzero(is_left)
+        if 2 * len(left) > len(values):
+            return pc.is_in(values, value_set=self._members)
+        is_left[left] = as_mask(pc.is_in(values.take(numbers_array(left)), value_set=self._members))
+        return mask_array(is_left)
+
+    def _slots_of(self, values: pa.Array) -> npt.NDArray[np.uint64] | None:
+        """Return the slot of each value; None for text, of which Arrow's hashes are as fast, and for truth values."""
+        if not pa.types.is_primitive(values.type) or pa.types.is_boolean(values.type):
+            return None
+        numbers = buffer_view(values.buffers()[1], f"u{values.type.bit_width // 8}")
+        numbers = numbers[values.offset : values.offset + len(values)].astype(np.uint64)
+        return numbers * _FACTOR >> np.uint64(64 - self._num_bits)

@@ -19,7 +19,7 @@ from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.format.schema import is_json_field
 from lance_core.sql import float_order, pruning
 from lance_core.sql.arrow_types import UTC_NAMES, coerce, comparison_type, is_text, kind_of
-from lance_core.sql.kernels import pc
+from lance_core.sql.kernels import ValueSet, pc
 from lance_core.sql.pruning import UNKNOWN, Unknown
 
 if TYPE_CHECKING:
@@ -373,10 +373,10 @@ def _is_among(value: Term, literals: pa.Array, *, strict: bool, is_exact: bool) 
     wanted = coerce(options, common)
     is_float = pa.types.is_floating(common)
     to_bits = float_order.float_bits if is_exact else float_order.membership_bits
-    bits = to_bits(wanted) if is_float else wanted
+    value_set = ValueSet(to_bits(wanted) if is_float else wanted)
 
     def evaluate(values: Datum) -> Datum:
-        answer = pc.is_in(float_order.float_bits(values) if is_float else values, value_set=bits)
+        answer = value_set.mask(float_order.float_bits(values) if is_float else values)
         return pc.if_else(pc.is_null(values), scalar(None, pa.bool_()), answer)
 
     has_nan = is_float and pc.any(pc.is_nan(wanted)).as_py()

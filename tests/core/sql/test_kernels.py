@@ -3,12 +3,16 @@
 import subprocess
 import sys
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import lance_core
-from lance_core.sql.kernels import _late, nulls_as_false
+from lance_core.sql import kernels
+from lance_core.sql.kernels import ValueSet, _late, nulls_as_false
 
 NUMBERS, OTHERS = pa.array([1, None, 3]), pa.array([2, 2, None])
 TEXTS, FLAGS = pa.array(["a b", None, " c"]), pa.array([True, None, False])
@@ -81,3 +85,50 @@ def test_nulls_of_an_answer_are_false(answer: pa.Array) -> None:
 
 def test_a_null_scalar_is_false() -> None:
     assert nulls_as_false(pa.scalar(None, pa.bool_())).as_py() is False
+
+
+_KINDS = [pa.int8(), pa.uint16(), pa.int32(), pa.int64(), pa.uint64(), pa.float32(), pa.float64(), pa.date32()]
+_TIMES = [pa.timestamp("us", "UTC"), pa.time64("ns")]
+_OTHERS = [*_TIMES, pa.decimal128(12, 0), pa.string(), pa.bool_()]
+
+
+@given(
+    kind=st.sampled_from([*_KINDS, *_OTHERS]),
+    most=st.sampled_from([2, 50, 120]),
+    members=st.lists(st.integers(0, 120), min_size=1, max_size=300, unique=True),
+    seed=st.integers(0, 9),
+    cut=st.tuples(st.integers(0, 70), st.integers(0, 70)),
+)
+@settings(max_examples=80, deadline=None)
+def test_members_are_those_that_arrow_finds(kind, most, members, seed, cut):
+    rng = np.random.default_rng(seed)
+    numbers = pa.array(rng.integers(0, most, 3_000).astype(np.int32), mask=rng.random(3_000) < seed / 20)
+    values, sought = (
+        (array.cast(pa.int64()) if kind in _TIMES else array).cast(kind)
+        for array in (numbers, pa.array(members, pa.int32()))
+    )
+    values = values.slice(cut[0], 3_000 - sum(cut))
+    wanted = pyarrow.compute.is_in(values, value_set=sought)
+    is_valid = values.is_valid()
+    found = ValueSet(sought).mask(values)
+    assert len(found) == len(values)
+    assert found.null_count == 0
+    assert found.filter(is_valid).equals(wanted.filter(is_valid))
+
+
+def test_few_values_are_left_for_arrow(monkeypatch):
+    looked_up, compute = [], kernels.pc
+
+    class Counting:
+        def __getattr__(self, name):
+            if name == "is_in":
+                return lambda values, value_set: (
+                    looked_up.append(len(values)) or compute.is_in(values, value_set=value_set)
+                )
+            return getattr(compute, name)
+
+    members = ValueSet(pa.array(range(0, 100_000, 100)))
+    monkeypatch.setattr(kernels, "pc", Counting())
+    assert members.mask(pa.array(range(50_000))).true_count == 500
+    assert len(looked_up) == 1
+    assert looked_up[0] < 3_000
