@@ -3,11 +3,14 @@
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from lance_core.encoding.arrow_values import take_values
 from lance_core.encoding.codecs import variable
-from lance_core.encoding.kernels import chunk_counts, gather, gather_between
+from lance_core.encoding.kernels import check_places, chunk_counts, gather, gather_between, leading_words
 from lance_core.encoding.values import VariableValues
+from lance_core.errors import CorruptDataError
 from lance_core.format.file.encodings import Variable
 
 _SIZE = 500
@@ -93,3 +96,20 @@ def test_room_for_strings_that_repeat_is_made_once(dtype):
         return count
 
     assert allocations(2) == allocations(1)
+
+
+@given(st.lists(st.binary(max_size=12), max_size=8), st.binary(max_size=9))
+def test_leading_words_are_zero_behind_the_end_of_a_piece(pieces, rest):
+    memory = np.frombuffer(b"".join(pieces) + rest, np.uint8)
+    sizes = np.array([len(piece) for piece in pieces], np.int64)
+    expected = [int.from_bytes(piece[:8], "little") for piece in pieces]
+    assert leading_words(memory, np.cumsum(sizes) - sizes, sizes).tolist() == expected
+
+
+@pytest.mark.parametrize("kind", [np.int8, np.uint16, np.int64])
+def test_indices_beyond_the_values_are_damage(kind):
+    check_places(np.array([0, 2], kind), 3)
+    check_places(np.array([], kind), 0)
+    for index in (3, -1):
+        with pytest.raises(CorruptDataError, match="beyond 3 values"):
+            check_places(np.array([0, index]).astype(kind), 3)
