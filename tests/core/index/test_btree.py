@@ -90,6 +90,18 @@ def test_nulls_that_are_too_many_to_be_read_are_not_taken_for_false(tmp_path, mo
     assert (found["x"].null_count > 0) == ("IS NOT TRUE" in condition)
 
 
+@pytest.mark.parametrize("condition", ["starts_with(t, '\ud7ff')", "t LIKE 'a%b'", "t LIKE 'a_'"])
+def test_prefixes_are_counted_and_found(tmp_path, condition):
+    dataset = lance_core.write_dataset(
+        pa.table({"t": ["\ud7ff", "\ud7ffx", "\ue000", "ab", "axb", "ac", None]}), tmp_path / "t"
+    )
+    dataset.create_scalar_index("t", "BTREE")
+    expected = dataset.to_table(filter=condition, use_scalar_index=False)
+    assert expected.num_rows == 2
+    assert dataset.to_table(filter=condition) == expected
+    assert dataset.count_rows(condition) == 2
+
+
 @pytest.mark.parametrize("number", [0.0, -0.0, math.nan])
 def test_zeros_and_nan_are_left_to_the_scan(tmp_path, number):
     floats = [0.0, -0.0, math.nan, -math.nan, 1.5, None]
