@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lance_core.common.frozen import frozen
-from lance_core.encoding.arrow_values import is_fieldless, json_to_binary, leaf_values, offset_dtype, slice_leaf
+from lance_core.encoding.arrow_values import (
+    is_fieldless,
+    json_to_binary,
+    leaf_values,
+    offset_dtype,
+    slice_leaf,
+    spread_over_nulls,
+)
 from lance_core.encoding.choose import LARGE_VALUE_BYTES, MAX_CHUNK_VALUES
 from lance_core.encoding.choose_dictionary import build_dictionary
 from lance_core.encoding.choose_strings import is_compressible
@@ -85,7 +92,10 @@ def encode_shredded(
     if is_fieldless(leaf.type):
         yield RowsPage(num_rows, constant.encode_null(Levels((Layer.NULLABLE_ITEM,), None, None), options))
         return
-    decoded = Decoded(levels=levels, values=leaf_values(leaf, path.leaf.name), num_slots=len(leaf))
+    values = leaf_values(leaf, path.leaf.name)
+    if isinstance(values, FixedValues):
+        values = FixedValues(spread_over_nulls(values.data, leaf))
+    decoded = Decoded(levels=levels, values=values, num_slots=len(leaf))
     for count, part, is_giant in _split(decoded, num_rows):
         yield RowsPage(count, _encode(part, leaf.type, path.leaf.name, options, is_giant=is_giant))
 

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from lance_core.common.frozen import mutable
-from lance_core.encoding.arrow_values import null_mask
+from lance_core.encoding.arrow_values import null_mask, spread_over_nulls
 from lance_core.encoding.layouts.small_page import (
     MAX_VALUES,
     NO_LEVELS,
@@ -128,6 +128,8 @@ def _encode_some(columns: Sequence[Collected], options: PageOptions) -> list[Enc
         kind = FIXED_WIDTH.get(identity)
         if kind is not None:
             values = np.frombuffer(array.buffers()[1], kind, count, array.offset * kind.itemsize)
+            if array.null_count:
+                values = spread_over_nulls(values, array)
             groups.setdefault((encode_words, kind.itemsize, count), {})[number] = values, levels
         elif identity == _BOOL:
             groups.setdefault((encode_flags, 1, count), {})[number] = array, levels
