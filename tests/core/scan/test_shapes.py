@@ -72,3 +72,21 @@ def test_a_condition_reads_what_tells_it(table, condition, leaves, ids):
     assert table.to_table(columns=["id"], filter=condition).column("id").to_pylist() == ids
     assert table.to_table(filter=condition).to_pylist() == [row for row in ROWS if row["id"] in ids]
     assert table.count_rows(filter=condition) == len(ids)
+
+
+def test_fragments_whose_files_lack_the_cheapest_leaf_are_asked_too(tmp_path):
+    """The leaf was added when they were there: all that their files tell is in other leaves."""
+    kinds = pa.schema({"s": pa.struct({"a": pa.int64()}), "l": pa.list_(pa.struct({"a": pa.int64()}))})
+    rows = [{"s": {"a": 1}, "l": [{"a": 1}, {"a": 2}]}, {"s": None, "l": None}, {"s": {"a": None}, "l": []}]
+    table = lance_core.write_dataset(pa.Table.from_pylist(rows, kinds), tmp_path / "t", data_storage_version="2.2")
+    table.add_columns(pa.schema({"s": pa.struct({"b": pa.int8()})}))
+    table.add_columns(pa.schema({"l": pa.list_(pa.struct({"b": pa.int8()}))}))
+    lance_core.write_dataset(pa.Table.from_pylist(rows, table.schema), table.uri, mode="append")
+
+    table = lance_core.dataset(table.uri)
+
+    for condition, expected in {"s is null": 1, "l is null": 1, "array_length(l) = 2": 0, "empty(l)": 2}.items():
+        plan = plan_filter(table.lance_schema.inner, condition)
+        assert leaves_of(plan.filter_projection) == ["b"]
+        found = table.to_table(columns=["_rowoffset"], filter=condition).column("_rowoffset").to_pylist()
+        assert found == [expected, expected + 3]
