@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from lance_core.format.file.encodings import Encoding
 
 _PLAIN_CHUNK_BYTES = 1 << 14
-_MIN_COMPRESSED_BYTES = 1 << 12
 _MIN_ZIPPED_BYTES = 1 << 15
 _HIGH_LEVEL = WORDS_LEVEL
 _HIGH_LEVEL_PAYS = 0.97
@@ -44,7 +43,7 @@ def encode_strings(values: VariableValues, options: PageOptions, max_values: int
     """
     plain = Variable(values.offsets.dtype.itemsize * 8)
     codec, level, plain_offsets = options.codec, options.compression_level, False
-    if options.compression is None and may_be_compressed(int(values.offsets[-1])):
+    if options.compression is None:
         codec, level, plain_offsets = _paying_codec(values, options)
     target = _PLAIN_CHUNK_BYTES if codec is None else options.fitting(options.codecs.string_chunk_bytes[codec])
     chunks = _chunks(values, target, options, max_values)
@@ -57,9 +56,9 @@ def encode_strings(values: VariableValues, options: PageOptions, max_values: int
     return General(codec, plain, general.stored_level(codec, level)), compressed
 
 
-def may_be_compressed(num_bytes: int) -> bool:
-    """Return whether strings of so many bytes may be worth a codec."""
-    return num_bytes > _MIN_COMPRESSED_BYTES
+def may_be_compressed(num_bytes: int, options: PageOptions) -> bool:
+    """Return whether the profile tries codecs on so many bytes of strings."""
+    return num_bytes > options.codecs.least_string_bytes
 
 
 def _chunks(values: VariableValues, target: int, options: PageOptions, max_values: int) -> Chunks:
@@ -78,6 +77,8 @@ def _paying_codec(values: VariableValues, options: PageOptions) -> tuple[Compres
     Returns:
         The codec, if any; its level, None for the codec's own; True if zstd should store offsets as they are.
     """
+    if not may_be_compressed(int(values.offsets[-1] - values.offsets[0]), options):
+        return None, None, False
     sample = _sample(values)
     every = len(sample.counts)
     chosen, best = None, 1.0

@@ -371,7 +371,7 @@ def encode_strings(
             if may_be_constant and (candidate is None or len(candidate.items) <= _MAX_SAME_ITEMS):
                 page = _constant_strings(array, column_levels, options)
             if page is None:
-                best = _plain_strings(array) if values is None else values
+                best = _plain_strings(array, options) if values is None else values
                 page = None if best is None else assemble_page(best, column_levels, options.version)
             pages.append(page)
     return pages
@@ -410,11 +410,11 @@ def _find_distinct(array: pa.Array, options: PageOptions) -> _Candidate | None:
     return _Candidate(indices, VariableValues(item_offsets, view_buffer(data)), string_bytes(num_bytes, count))
 
 
-def _plain_strings(array: pa.Array) -> EncodedValues | None:
+def _plain_strings(array: pa.Array, options: PageOptions) -> EncodedValues | None:
     """Strings behind their offsets; None if a codec may pay, or values are better zipped."""
     offsets, num_bytes = _offsets_of(array)
     count = len(array)
-    if may_be_compressed(num_bytes) or num_bytes > LARGE_VALUE_BYTES * count:
+    if may_be_compressed(num_bytes, options) or num_bytes > LARGE_VALUE_BYTES * count:
         return None
     strings = VariableValues(offsets, view_buffer(array.buffers()[2]))
     per_chunk = fitting_count(variable.mean_bytes(strings), SMALL_CHUNK_BYTES)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from lance_core.encoding import registry
-from lance_core.encoding.choose_strings import encode_strings
+from lance_core.encoding.choose_strings import encode_strings, is_compressible
 from lance_core.encoding.codecs import fsst, general, variable
 from lance_core.encoding.kernels import chunk_counts
 from lance_core.encoding.options import PageOptions
@@ -77,6 +77,16 @@ def test_samples_and_profile_choose_codec_and_level(make, profile, codec, level)
     else:
         assert encoding == General(codec, Variable(32), level)
     assert same(values, registry.decode_chunks(encoding, chunks))
+
+
+@pytest.mark.parametrize(("profile", "codec"), [("small", Compression.ZSTD), ("balanced", None), ("fast", None)])
+@pytest.mark.parametrize("size", [40, 300])
+def test_few_strings_are_compressed_in_profile_small_only(profile, codec, size):
+    few, many = (values_of([b"the same words " * (size // 15)] * count) for count in (12_000 // size, 90_000 // size))
+    encoding, _ = encode_strings(few, PageOptions(profile=profile), 4096)
+    assert getattr(encoding, "compression", None) is codec
+    assert is_compressible(few, PageOptions(profile=profile)) == (codec is not None)
+    assert is_compressible(many, PageOptions(profile=profile)) == (profile != "fast")
 
 
 @pytest.mark.parametrize(("profile", "is_plain"), [("balanced", True), ("small", False)])

@@ -82,7 +82,7 @@ def test_columns_of_one_value_get_constant_pages(version):
 
 
 def test_what_other_encodings_may_shorten_is_left_to_them():
-    unique, long = pa.array(map(str, range(2000))), pa.array(["x" * 300, "y" * 300] * 100)
+    unique, long = pa.array([f"{number:012d}" for number in range(4000)]), pa.array(["x" * 300, "y" * 300] * 100)
     assert [encode_strings([array], PageOptions()) for array in (unique, long)] == [[None]] * 2
     runs = np.repeat(RNG.integers(0, 1 << 60, 20, np.uint64), 200)
     assert encode_words([runs.astype(np.uint32)], PageOptions()) == [None]
