@@ -14,15 +14,14 @@ The rules of three-valued logic hold for each row, so that answers of different 
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial, reduce
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from lance_core.common.frozen import frozen
-from lance_core.encoding.kernels import distinct
+from lance_core.common.frozen import frozen, replace
+from lance_core.encoding.kernels import aranges, distinct, starts_of
 from lance_core.errors import CorruptDataError, InvalidInputError
 from lance_core.sql import ternary
 from lance_core.sql.ternary import ANY, FALSE, NULL, TRUE
@@ -39,8 +38,6 @@ OFFSET_MASK = (1 << ADDRESS_SHIFT) - 1
 """The parts of a row address: the fragment is above the shift, the offset of the row below it."""
 
 _FRAGMENT_ROWS = 1 << ADDRESS_SHIFT
-_INSIDE, _BEHIND = 1, 2
-"""Rows that an index covers, and addresses of such fragments behind their last row."""
 
 _NO_ROWS = np.empty(0, np.int64)
 
@@ -62,7 +59,7 @@ class RowAnswer:
 
     def at(self, rows: Int64s) -> Codes:
         """Return the codes of some rows."""
-        return self.codes[np.searchsorted(self.bounds, rows, side="right")]
+        return self.codes[self.bounds.searchsorted(rows, "right")]
 
     def may_match_at(self, rows: Int64s) -> npt.NDArray[np.bool_]:
         """Return for some rows whether they may match."""
@@ -80,26 +77,32 @@ class RowAnswer:
             fragment_ids: Shape (n,).
             num_rows: Shape (n,), physical rows of each.
         """
-        return self._has_any((self.codes & TRUE) != 0, fragment_ids, num_rows)
+        starts = fragment_ids << ADDRESS_SHIFT
+        return self._has_any((self.codes & TRUE) != 0, starts, starts + num_rows)
 
     def decides(self, fragment_ids: Int64s, num_rows: Int64s) -> npt.NDArray[np.bool_]:
         """Return for some fragments whether each of their rows is known to match or not; arguments as `may_match`."""
         is_open = (self.codes & TRUE != 0) & (self.codes != TRUE) if self.is_exact else self.codes >= 0
-        return ~self._has_any(is_open, fragment_ids, num_rows)
+        starts = fragment_ids << ADDRESS_SHIFT
+        return ~self._has_any(is_open, starts, starts + num_rows)
 
-    def _has_any(self, flags: npt.NDArray[np.bool_], fragment_ids: Int64s, num_rows: Int64s) -> npt.NDArray[np.bool_]:
-        """Return for some fragments whether any row has a code that is flagged."""
-        firsts = fragment_ids << ADDRESS_SHIFT
-        low = np.searchsorted(self.bounds, firsts, side="right")
-        high = np.searchsorted(self.bounds, firsts + num_rows, side="left")
-        before = np.concatenate([[0], np.cumsum(flags)])
+    def stray(self, fragment_ids: Int64s, num_rows: Int64s) -> Int64s:
+        """Return those of some fragments that have no row of which something else is told than of the last row."""
+        starts = fragment_ids << ADDRESS_SHIFT
+        is_told = self.codes != self.codes[-1]
+        return fragment_ids[self._has_any(is_told, starts + num_rows, starts + (_FRAGMENT_ROWS - 1))]
+
+    def _has_any(self, flags: npt.NDArray[np.bool_], starts: Int64s, ends: Int64s) -> npt.NDArray[np.bool_]:
+        """Return for some ranges of rows whether any row has a code that is flagged."""
+        low, high = self.bounds.searchsorted(starts, "right"), self.bounds.searchsorted(ends)
+        before = starts_of(flags)
         return before[high + 1] > before[low]
 
     def of_fragment(self, fragment_id: int, num_rows: int) -> FragmentAnswer:
         """Return what is known of the rows of one fragment."""
         first = fragment_id << ADDRESS_SHIFT
-        low = int(np.searchsorted(self.bounds, first, side="right"))
-        high = int(np.searchsorted(self.bounds, first + num_rows, side="left"))
+        low = int(self.bounds.searchsorted(first, "right"))
+        high = int(self.bounds.searchsorted(first + num_rows))
         bounds = np.empty(high - low + 2, np.int64)
         bounds[0], bounds[1:-1], bounds[-1] = 0, self.bounds[low:high] - first, num_rows
         return FragmentAnswer(bounds=bounds, codes=self.codes[low : high + 1], is_exact=self.is_exact)
@@ -127,7 +130,7 @@ class FragmentAnswer:
     @property
     def num_candidates(self) -> int:
         """Number of rows that may match."""
-        return int(np.diff(self.bounds)[self.may_match].sum())
+        return int((self.bounds[1:] - self.bounds[:-1])[self.may_match].sum())
 
     @property
     def is_decided(self) -> bool:
@@ -136,21 +139,20 @@ class FragmentAnswer:
 
     def may_match_at(self, offsets: Int64s) -> npt.NDArray[np.bool_]:
         """Return for some rows whether they may match."""
-        return self.may_match[np.searchsorted(self.bounds, offsets, side="right") - 1]
+        return self.may_match[self.bounds.searchsorted(offsets, "right") - 1]
 
     def mask(self, start: int, end: int) -> npt.NDArray[np.bool_]:
         """Return which of the rows [start, end) may match."""
-        low = int(np.searchsorted(self.bounds, start, side="right"))
-        high = int(np.searchsorted(self.bounds, end, side="left"))
+        low = int(self.bounds.searchsorted(start, "right"))
+        high = int(self.bounds.searchsorted(end))
         lengths = np.diff(np.concatenate([[start], self.bounds[low:high], [end]]))
         return np.repeat(self.may_match[low - 1 : low - 1 + len(lengths)], lengths)
 
     def candidates(self) -> Int64s:
         """Return the offsets of the rows that may match, ascending."""
         chosen = self.may_match
-        starts, lengths = self.bounds[:-1][chosen], np.diff(self.bounds)[chosen]
-        ends = np.cumsum(lengths)
-        return np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - (ends - lengths), lengths)
+        starts, ends = self.bounds[:-1][chosen], self.bounds[1:][chosen]
+        return aranges(starts, ends - starts)
 
 
 def certain(value: bool | None) -> RowAnswer:
@@ -215,11 +217,15 @@ def of_rows(
 def _of_runs(rows: Int64s, code: int, elsewhere: int) -> RowAnswer:
     """Make an answer of rows, in any order and at least one, that have the same code."""
     rows = rows if (rows[1:] > rows[:-1]).all() else distinct(rows)
-    is_start = np.ones(len(rows), np.bool_)
-    np.not_equal(rows[1:], rows[:-1] + 1, out=is_start[1:])
-    starts = np.flatnonzero(is_start)
-    lasts = np.append(starts[1:], len(rows)) - 1
-    return of_ranges(rows[starts], rows[lasts] + 1, np.full(len(starts), code, np.uint8), elsewhere=elsewhere)
+    firsts, lasts = _runs(rows)
+    return of_ranges(firsts, lasts + 1, np.full(len(firsts), code, np.uint8), elsewhere=elsewhere)
+
+
+def _runs(numbers: Int64s) -> tuple[Int64s, Int64s]:
+    """Return the first and the last ones of ascending numbers, at least one, that follow one another."""
+    is_edge = np.ones(len(numbers) + 1, np.bool_)
+    np.not_equal(numbers[1:], numbers[:-1] + 1, out=is_edge[1:-1])
+    return numbers[is_edge[:-1]], numbers[is_edge[1:]]
 
 
 def not_(answer: RowAnswer) -> RowAnswer:
@@ -263,18 +269,15 @@ def within(answer: RowAnswer, fragment_ids: Int64s, num_rows: Int64s, *, path: s
     """
     if not len(fragment_ids):
         return UNKNOWN_ANSWER
-    starts = fragment_ids << ADDRESS_SHIFT
-    edges = np.stack([starts, starts + num_rows, starts + (_FRAGMENT_ROWS - 1)], axis=1)
-    lows, highs = edges[:, :2].ravel(), edges[:, 1:].ravel()
-    has_rows = lows < highs
-    kinds = np.tile(np.array([_INSIDE, _BEHIND], np.uint8), len(starts))
-    covered = of_ranges(lows[has_rows], highs[has_rows], kinds[has_rows], elsewhere=0)
-    bounds, codes, coverage = _aligned(answer, covered)
-    stray = np.flatnonzero((coverage == _BEHIND) & (codes != answer.codes[-1]))
+    stray = answer.stray(fragment_ids, num_rows)
     if len(stray):
-        fragment_id = int(bounds[stray[0] - 1]) >> ADDRESS_SHIFT
-        refuse_stray(fragment_id, path)
-    return replace(answer, bounds=bounds, codes=np.where(coverage == _INSIDE, codes, np.uint8(ANY)))
+        refuse_stray(int(stray[0]), path)
+    # Fragments whose ids follow one another share their bounds: addresses behind a last row do not count.
+    firsts, lasts = _runs(fragment_ids)
+    starts, ends = firsts << ADDRESS_SHIFT, (lasts << ADDRESS_SHIFT) + (_FRAGMENT_ROWS - 1)
+    covered = of_ranges(starts, ends, np.ones(len(starts), np.uint8), elsewhere=0)
+    bounds, codes, is_covered = _aligned(answer, covered)
+    return replace(answer, bounds=bounds, codes=np.where(is_covered, codes, np.uint8(ANY)))
 
 
 def refuse_stray(fragment_id: int, path: str | None) -> None:
@@ -303,7 +306,7 @@ def _aligned(left: RowAnswer, right: RowAnswer) -> tuple[Int64s, Codes, Codes]:
         bounds, right_codes, left_codes = _aligned(right, left)
         return bounds, left_codes, right_codes
     # The fewer bounds are put between the others, which are copied as they are.
-    at = np.searchsorted(left.bounds, right.bounds)
+    at = left.bounds.searchsorted(right.bounds)
     is_new = left.bounds.take(at, mode="clip") != right.bounds
     new_at = at[is_new]
     bounds = np.insert(left.bounds, new_at, right.bounds[is_new])

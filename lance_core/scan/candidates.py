@@ -49,7 +49,7 @@ def answered_fragments(fragments: Iterable[Fragment], answer: RowAnswer) -> Iter
     if not isinstance(fragments, FragmentList):
         return fragments
     ids, num_rows = fragments.ids.astype(np.int64), fragments.physical_rows.astype(np.int64)
-    positions = np.flatnonzero(answer.may_match(ids, num_rows))
+    positions = answer.may_match(ids, num_rows).nonzero()[0]
     return fragments if len(positions) == len(ids) else [fragments[position] for position in positions.tolist()]
 
 
@@ -127,9 +127,7 @@ def dense_ranges(offsets: Offsets) -> list[tuple[int, int]] | None:
     Args:
         offsets: The rows, ascending.
     """
-    edges = np.flatnonzero(np.diff(offsets) > _MAX_GAP) + 1
-    firsts, lasts = np.append(offsets[:1], offsets[edges]), np.append(offsets[edges - 1], offsets[-1:])
-    ranges = list(zip(firsts.tolist(), (lasts + 1).tolist(), strict=True))
+    ranges = _joined(offsets, offsets + 1)
     return None if _are_scattered(len(offsets), ranges) else ranges
 
 
@@ -140,7 +138,7 @@ def _are_scattered(count: int, ranges: Sequence[tuple[int, int]]) -> bool:
 
 
 def _live(reader: FragmentReader, offsets: Offsets, start: int, end: int) -> Offsets:
-    low, high = np.searchsorted(offsets, (start, end))
+    low, high = offsets.searchsorted((start, end))
     inside = offsets[low:high]
     return inside[~np.isin(inside, reader.deleted)] if len(inside) and len(reader.deleted) else inside
 
@@ -241,9 +239,11 @@ def kept_ranges(
     """Neighbouring zones to keep as ranges inside of [start, end)."""
     starts, ends = np.maximum(bounds[:-1][keep], start), np.minimum(bounds[1:][keep], end)
     is_inside = starts < ends
-    starts, ends = starts[is_inside], ends[is_inside]
-    is_first = np.ones(len(starts), np.bool_)
-    is_first[1:] = starts[1:] - ends[:-1] > _MAX_GAP
-    firsts = np.flatnonzero(is_first)
-    lasts = np.append(firsts[1:], len(starts))[: len(firsts)] - 1
-    return list(zip(starts[firsts].tolist(), ends[lasts].tolist(), strict=True))
+    return _joined(starts[is_inside], ends[is_inside])
+
+
+def _joined(starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> list[tuple[int, int]]:
+    """Return ascending ranges with those between which few rows lie as one."""
+    is_edge = np.ones(len(starts) + 1, np.bool_)
+    np.greater(starts[1:] - ends[:-1], _MAX_GAP, out=is_edge[1:-1])
+    return list(zip(starts[is_edge[:-1]].tolist(), ends[is_edge[1:]].tolist(), strict=True))

@@ -7,14 +7,13 @@ fragments that the segment covers and that still exist; all other rows are read 
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from lance_core.common.frozen import frozen
+from lance_core.common.frozen import frozen, replace
 from lance_core.encoding.kernels import distinct
 from lance_core.errors import CorruptDataError, NotFoundError, UnsupportedError
 from lance_core.format.index.row_sets import rows_of_treemap
@@ -136,7 +135,7 @@ def _with_answers(
     answer = answer.answer(tells_null=source.tells_null) if isinstance(answer, RowSets) else answer
     if answer.is_unknown:
         return plan
-    residuals = _residuals(manifest, parts)
+    residuals = _residuals(manifest, parts) if len(parts) > 1 else None
     return replace(plan, index_answer=answer, index_names=tuple(source.asked), residuals=residuals)
 
 

@@ -28,8 +28,10 @@ class _Kernels:
     __slots__ = ()
 
     def __getattr__(self, name: str) -> Any:
-        late = None if _MODULE in sys.modules else _late(name)
-        return getattr(importlib.import_module(_MODULE), name) if late is None else late
+        module = sys.modules.get(_MODULE)
+        function = _late(name) if module is None else getattr(module, name, None)
+        # Of a module that another thread is about to import not all is there: it is waited for.
+        return getattr(importlib.import_module(_MODULE), name) if function is None else function
 
 
 def _late(name: str) -> Callable[..., Any] | None:

@@ -37,7 +37,7 @@ from lance_core.index.files import check_columns, metadata_number, read_columns
 from lance_core.index.order import Keys, num_bytes, sort_keys
 from lance_core.index.protocol import RowCounts, UnreadSegment
 from lance_core.index.row_sets import NO_ROWS, RowSets
-from lance_core.index.scalar.btree_pages import MOST_BYTES, PageCache, row_numbers
+from lance_core.index.scalar.btree_pages import MOST_BYTES, Page, PageCache, positions_in, row_numbers
 from lance_core.index.scalar.ranges import question_ranges
 from lance_core.sql.pruning import Comparison, IsNull, Prefix, Question
 from lance_core.sql.ternary import FALSE, NULL
@@ -234,9 +234,11 @@ class BTreeSegment:
             Shape (values,) for each side; None if that takes so many pages that a scan is cheaper.
         """
         keys = sort_keys(values)
-        numbers = [np.searchsorted(self._last_keys, keys, side=side) + self._first_page for side in sides]
-        needed, behind = np.unique(np.concatenate(numbers)), self._first_page + len(self._last_keys)
+        numbers = [self._last_keys.searchsorted(keys, side) + self._first_page for side in sides]
+        needed, behind = distinct(np.concatenate(numbers)), self._first_page + len(self._last_keys)
         needed = needed[needed < behind]
+        if not len(needed):
+            return [np.full(len(keys), self._num_rows) for _ in sides]
         is_searched = len(needed) > _LEAST_PAGES and self._cache.misses(needed.tolist()) > _LEAST_PAGES
         if len(needed) > max(_LEAST_PAGES, min(_MANY_PAGES, len(self._last_keys) * _MOST_PAGES)):
             if len(keys) * _STRIDE > self._num_rows * _MOST_PAGES:
@@ -244,21 +246,18 @@ class BTreeSegment:
             is_searched |= len(needed) > _MANY_PAGES or len(needed) * self._page_bytes > MOST_BYTES
         if is_searched:
             return self._searched(keys, numbers, sides)
-        # Both sides are mostly looked for in the same page: pairs of page and value that differ, by page.
-        count = max(1, len(keys))
-        pairs, pair = np.unique(
-            np.concatenate([number * count + np.arange(len(keys)) for number in numbers]), return_inverse=True
-        )
-        pages, value_numbers = np.divmod(pairs, count)
-        num_inside = int(np.searchsorted(pages, behind))
-        rows_of_pairs = self._cache.positions(
-            values.take(numbers_array(value_numbers[:num_inside])), pages[:num_inside]
-        )
-        lefts, rights = (np.append(rows, np.full(len(pairs) - num_inside, self._num_rows)) for rows in rows_of_pairs)
-        return [
-            (lefts if side == "left" else rights)[at]
-            for side, at in zip(sides, np.split(pair, len(sides)), strict=True)
-        ]
+        pages = self._cache.get(needed.tolist())
+        pages[behind] = Page(self._num_rows, values[:0], _NO_ROWS, first=self._last_keys[-1])
+        positions: list[Int64s] = []
+        of_sides = positions_in(pages, values, keys, numbers[0])
+        for side, side_numbers in zip(sides, numbers, strict=True):
+            rows = of_sides[side]
+            elsewhere = (side_numbers != numbers[0]).nonzero()[0]  # values that end a page
+            if len(elsewhere):
+                others = values.take(numbers_array(elsewhere))
+                rows[elsewhere] = positions_in(pages, others, keys[elsewhere], side_numbers[elsewhere])[side]
+            positions.append(rows)
+        return positions
 
     def _searched(self, keys: Keys, numbers: Sequence[Int64s], sides: Sequence[Side]) -> list[Int64s]:
         """Return where keys stand, from every 64th value of their pages and then the values between two of these.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import replace
+from itertools import pairwise
 from threading import Lock
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -11,17 +11,18 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lance_core.common.frozen import frozen
+from lance_core.common.frozen import frozen, replace
 from lance_core.encoding.arrow_values import as_mask, offset_dtype
-from lance_core.encoding.kernels import leading_words, numbers_array, starts_of, view_buffer
+from lance_core.encoding.kernels import distinct, leading_words, numbers_array, scalar, starts_of, view_buffer
 from lance_core.errors import CorruptDataError
 from lance_core.index.order import Keys, sort_keys
 from lance_core.sql.kernels import pc
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping, Sequence
 
     from lance_core.file.read.reader import DataFileReader
+    from lance_core.index.scalar.ranges import Side
 
 Int64s: TypeAlias = npt.NDArray[np.int64]
 
@@ -39,7 +40,7 @@ class Page:
         keys: Shape (values,), what NumPy compares instead of the values; of text and binary the eight bytes behind what
             all of them begin with, as numbers that have their order.
         ids: Number of the row of each value; None until they were asked for twice.
-        first: The first text.
+        first: Key of the first text.
         num_alike: Bytes that all texts begin with.
     """
 
@@ -47,7 +48,7 @@ class Page:
     values: pa.Array
     keys: Keys
     ids: Int64s | None = None
-    first: bytes = b""
+    first: object = None
     num_alike: int = 0
 
     @property
@@ -98,19 +99,6 @@ class PageCache:
         missing = [number for number, page in pages.items() if page is None]
         read = self._read(sorted(missing)) if missing else {}
         return {number: page if page is not None else read[number] for number, page in pages.items()}
-
-    def positions(self, values: pa.Array, numbers: Int64s) -> tuple[Int64s, Int64s]:
-        """Return for each value the first row of a page that is not less, and the first that is greater.
-
-        Args:
-            values: Values that no page's last one is less than.
-            numbers: Shape (values,), the page of each, ascending.
-
-        Raises:
-            CorruptDataError: A page is damaged.
-        """
-        edges = np.append(np.flatnonzero(np.diff(numbers, prepend=-1)), len(numbers))
-        return positions_in(list(self.get(numbers[edges[:-1]].tolist()).values()), edges, values)
 
     def take(self, columns: list[str], rows: Int64s, *, copies: bool = False) -> list[pa.Array]:
         """Read columns of some rows; ``copies`` is as for `DataFileReader.take`."""
@@ -186,56 +174,71 @@ class PageCache:
                 self._num_bytes -= self._pages.popitem(last=False)[1].num_bytes
 
 
-def positions_in(pages: list[Page], edges: Int64s, values: pa.Array) -> tuple[Int64s, Int64s]:
-    """Return what `PageCache.positions` does: those of values [``edges[i]``, ``edges[i + 1]``) in each page."""
-    owners = np.repeat(np.arange(len(pages)), np.diff(edges))
-    is_text = offset_dtype(values.type) is not None
-    skipped = np.array([page.num_alike for page in pages], np.int64)[owners] if is_text else None
-    keys = sort_keys(values) if skipped is None else _heads(_bytes_of(values), skipped)
-    lows, highs = np.empty(len(keys), np.int64), np.empty(len(keys), np.int64)
-    for page, low, high in zip(pages, edges[:-1].tolist(), edges[1:].tolist(), strict=True):
-        lows[low:high] = page.keys.searchsorted(keys[low:high], "left")
-        highs[low:high] = page.keys.searchsorted(keys[low:high], "right")
-    if is_text:
-        _search_texts(pages, owners, _bytes_of(values), lows, highs)
-    firsts = np.array([page.start for page in pages], np.int64)[owners]
-    return firsts + lows, firsts + highs
+def positions_in(pages: Mapping[int, Page], values: pa.Array, keys: Keys, numbers: Int64s) -> dict[Side, Int64s]:
+    """Return for each value the first row of its page that is not less (left), and the first that is greater (right).
 
-
-def _search_texts(pages: list[Page], owners: Int64s, wanted: pa.Array, lows: Int64s, highs: Int64s) -> None:
-    """Find texts among those of their pages that have the same key; changes ``lows`` and ``highs``.
-
-    All texts are searched together, halving what is left of each: to search for one by one takes 25 µs. Texts before
-    the first of their page need not begin as all others do, so that their keys mean nothing.
+    Args:
+        pages: Pages by number, ascending.
+        values: Shape (values,), values that no page's last one is less than.
+        keys: What `sort_keys` returns of them.
+        numbers: Shape (values,), the page of each.
     """
-    firsts = pa.array([page.first for page in pages], wanted.type)
-    is_before = as_mask(pc.less(wanted, firsts.take(numbers_array(owners))))
-    lows[is_before] = highs[is_before] = 0
-    is_open = np.flatnonzero(lows < highs)
-    spans, chosen, span = np.unique(owners[is_open] << 32 | lows[is_open], return_index=True, return_inverse=True)
-    if not len(spans):
+    owners = np.array(list(pages)).searchsorted(numbers)
+    every = list(pages.values())
+    is_text = offset_dtype(values.type) is not None
+    heads = _heads(_bytes_of(values), np.array([page.num_alike for page in every])[owners]) if is_text else keys
+    order = owners.argsort(kind="stable")
+    edges = owners[order].searchsorted(np.arange(len(every) + 1)).tolist()
+    lows, highs = np.empty(len(keys), np.int64), np.empty(len(keys), np.int64)
+    for page, (start, end) in zip(every, pairwise(edges), strict=True):
+        here = order[start:end]
+        wanted = heads[here]
+        lows[here], highs[here] = page.keys.searchsorted(wanted, "left"), page.keys.searchsorted(wanted, "right")
+    if is_text:
+        # Texts before the first of their page need not begin as all others do, so that their heads mean nothing.
+        is_before = (keys < np.array([page.first for page in every], object)[owners]).astype(np.bool_)
+        lows[is_before] = highs[is_before] = 0
+        _search_texts(every, owners, _bytes_of(values), lows, highs)
+    firsts = np.array([page.start for page in every])[owners]
+    return {"left": firsts + lows, "right": firsts + highs}
+
+
+def _search_texts(pages: Sequence[Page], owners: Int64s, wanted: pa.Array, lows: Int64s, highs: Int64s) -> None:
+    """Find texts among those of their pages that have the same head; changes ``lows`` and ``highs``.
+
+    All texts are searched together, halving what is left of each: to search for one by one takes 25 µs.
+    """
+    is_open = (lows < highs).nonzero()[0]
+    if not len(is_open):
         return
-    chosen = is_open[chosen]
-    parts = zip(owners[chosen].tolist(), lows[chosen].tolist(), (highs - lows)[chosen].tolist(), strict=True)
-    texts = _bytes_of(pa.concat_arrays([pages[owner].values.slice(low, count) for owner, low, count in parts]))
-    shift = starts_of((highs - lows)[chosen])[span] - lows[is_open]
+    begins, ends = lows[is_open], highs[is_open]
+    open_keys = owners[is_open] << 32 | begins
+    spans = distinct(open_keys)
+    span = spans.searchsorted(open_keys)
+    span_ends = np.empty(len(spans), np.int64)
+    span_ends[span] = ends
+    span_starts = spans & 0xFFFFFFFF
+    parts = zip((spans >> 32).tolist(), span_starts.tolist(), span_ends.tolist(), strict=True)
+    texts = _bytes_of(pa.concat_arrays([pages[owner].values[start:end] for owner, start, end in parts]))
+    shift = starts_of(span_ends - span_starts)[span] - begins
+    # The first text that is greater than another is not less than that with a zero behind it.
+    nothing, zero = (scalar(text, wanted.type) for text in (b"", b"\0"))
     wanted = wanted.take(numbers_array(is_open))
-    begins, ends = lows[is_open] + shift, highs[is_open] + shift
-    for bounds, is_smaller in ((lows, pc.less), (highs, pc.less_equal)):
-        low, high = begins, ends
-        while (low < high).any():
-            middle = low + high >> 1
-            middles = numbers_array(np.minimum(middle, len(texts) - 1))
-            goes_on = as_mask(is_smaller(texts.take(middles), wanted)) & (low < high)
-            low, high = np.where(goes_on, middle + 1, low), np.where(goes_on, high, middle)
-        bounds[is_open] = low - shift
+    wanted = pa.concat_arrays([wanted, pc.binary_join_element_wise(wanted, nothing, zero)])
+    low, high = (np.concatenate([bounds, bounds]) for bounds in (begins + shift, ends + shift))
+    while (low < high).any():
+        middle = low + high >> 1
+        middles = texts.take(numbers_array(np.minimum(middle, len(texts) - 1)))
+        goes_on = as_mask(pc.less(middles, wanted)) & (low < high)
+        low, high = np.where(goes_on, middle + 1, low), np.where(goes_on, high, middle)
+    lows[is_open], highs[is_open] = low[: len(is_open)] - shift, low[len(is_open) :] - shift
 
 
 def _text_page(start: int, values: pa.Array) -> Page:
     texts = _bytes_of(values)
-    first, last = (texts[0].as_py(), texts[-1].as_py()) if len(texts) else (b"", b"")
+    first, last = texts[0].as_py(), texts[-1].as_py()
     size = next((at for at, pair in enumerate(zip(first, last, strict=False)) if len(set(pair)) > 1), len(first))
-    return Page(start, values, _heads(texts, size), first=first, num_alike=size)
+    return Page(start, values, _heads(texts, size), first=sort_keys(values[:1])[0], num_alike=size)
 
 
 def _bytes_of(texts: pa.Array) -> pa.Array:

@@ -349,13 +349,31 @@ def test_texts_are_found_among_those_of_their_pages(kind, texts, wanted, beginni
     ]
     lasts = [ordered[min(at + page_rows, len(ordered)) - 1] for at in range(0, len(ordered), page_rows)]
     numbers = [bisect.bisect_left(lasts, key) for key in keys]
-    edges = np.append(np.flatnonzero(np.diff(numbers, prepend=-1)), len(keys))
-    chosen = [pages[numbers[at]] for at in edges[:-1].tolist()]
-    lefts, rights = btree_pages.positions_in(chosen, edges, pa.array(keys, pa.large_binary()).cast(kind))
-    assert lefts.tolist() == [7 + bisect.bisect_left(ordered, key) for key in keys]
+    values = pa.array(keys, pa.large_binary()).cast(kind)
+    found = btree_pages.positions_in(dict(enumerate(pages)), values, sort_keys(values), np.array(numbers))
+    assert found["left"].tolist() == [7 + bisect.bisect_left(ordered, key) for key in keys]
     ends = [min((number + 1) * page_rows, len(ordered)) for number in numbers]
     behind = [min(bisect.bisect_right(ordered, key), end) for key, end in zip(keys, ends, strict=True)]
-    assert rights.tolist() == [7 + place for place in behind]
+    assert found["right"].tolist() == [7 + place for place in behind]
+
+
+@pytest.mark.parametrize("kind", [pa.int64(), pa.string(), pa.large_binary()])
+@pytest.mark.parametrize("sides", [("left",), ("right",), ("left", "right")])
+def test_values_are_found_on_both_sides_of_the_ends_of_pages(tmp_path, kind, sides):
+    """Of some the last of a page, of some all of two pages; others are before, between and behind all values."""
+    numbers = np.sort(np.concatenate([np.arange(2, 9_000, 2), np.full(9_000, 4_000), np.full(1_192, 8_000)]))
+    texts = [f"{number:05d}" for number in numbers.tolist()]
+    values = pa.array(numbers) if kind == pa.int64() else pa.array(texts).cast(kind)
+    dataset = lance_core.write_dataset(pa.table({"x": values}), tmp_path / "t")
+    dataset.create_scalar_index("x", "BTREE")
+    segment, _ = opened(dataset)
+    wanted = np.array([8_999, 4_000, 0, 8_998, 3, 4_000, int(numbers[4_095]), int(numbers[4_096]), 7_000, 10_000])
+    keys = pa.array(wanted) if kind == pa.int64() else pa.array([f"{number:05d}" for number in wanted]).cast(kind)
+    positions = segment._positions(keys, *sides)
+    assert [rows.tolist() for rows in positions] == [numbers.searchsorted(wanted, side).tolist() for side in sides]
+    for number, key in enumerate(wanted.tolist()):
+        positions = segment._positions(keys[number : number + 1], *sides)
+        assert [rows.tolist() for rows in positions] == [[int(numbers.searchsorted(key, side))] for side in sides]
 
 
 def test_few_texts_of_a_page_are_looked_at(tmp_path, monkeypatch):
