@@ -21,6 +21,7 @@ from lance_core.encoding.dictionary_encoded import DictionaryEncoded
 from lance_core.encoding.kernels import starts_of
 from lance_core.file.read.strategy import MOST_HELD
 from lance_core.format.schema import Schema
+from lance_core.format.table.fragment_list import FragmentList
 from lance_core.scan.candidates import (
     SPARSE_SHARE,
     candidate_fragments,
@@ -153,6 +154,11 @@ def _windows(
     files: OpenFiles, fragments: Iterable[Fragment], plan: ScanPlan, limit: int | None, offset: int
 ) -> Iterator[Work[Iterator[pa.RecordBatch]]]:
     """Live rows [offset, offset + limit) of all fragments together, in parts; what lies outside is not read."""
+    if isinstance(fragments, FragmentList) and offset:  # those before are not even decoded
+        ends = np.add.accumulate(fragments.num_rows)
+        first = int(ends.searchsorted(offset, side="right"))
+        offset -= int(ends[first - 1]) if first else 0
+        fragments = map(fragments.__getitem__, range(first, len(fragments)))
     for fragment in fragments:
         num_rows = fragment.num_rows
         if offset >= num_rows:

@@ -42,7 +42,7 @@ _MIN_BATCH_ROWS = 1 << 10
 _MOST_BATCHES_LOOKED_AT = 32
 """Batches of which a condition is asked together: who asks for few rows may know that they are large in memory."""
 _VARIABLE_BYTES = 64
-_MANY_PLANS = 8
+_MANY_PLANS = 16
 
 
 @frozen(kw_only=True)
@@ -169,16 +169,27 @@ def plan_scan(
     with_row_address: bool,
     blob_view: BlobView = BlobView.DESCRIPTIONS,
 ) -> ScanPlan:
-    """Check what is asked for.
+    """Check what is asked for; the plan is known if the same was asked before.
 
     Raises:
         InvalidInputError: Unknown or duplicate columns, a filter that does not fit.
         UnsupportedError: SQL that is not supported.
     """
-    schema = view_schema(schema, blob_view)
     names = list(schema.names) if columns is None else list(columns)
-    asked = {ROW_ID: with_row_id, ROW_ADDRESS: with_row_address}
-    names += [name for name, wanted in asked.items() if wanted and name not in names]
+    ids = {ROW_ID: with_row_id, ROW_ADDRESS: with_row_address}
+    names += [name for name, wanted in ids.items() if wanted and name not in names]
+
+    def make() -> ScanPlan:
+        return _new_plan(view_schema(schema, blob_view), names, filter, batch_size)
+
+    if filter is not None and not isinstance(filter, str):  # pyarrow's expressions have no hash
+        return make()
+    return known_plan(schema, (tuple(names), filter, batch_size, blob_view), make)
+
+
+def _new_plan(
+    schema: Schema, names: Sequence[str], condition: str | Expression | None, batch_size: int | None
+) -> ScanPlan:
     _check_names(names, schema)
     stored = [name for name in names if name not in SYSTEM_COLUMNS]
     projection = schema.select(stored)
@@ -189,7 +200,7 @@ def plan_scan(
         schema=_output_schema(outputs, projection),
         batch_size=batch_size or default_batch_size(projection.to_arrow(), STREAM_BATCH_BYTES),
     )
-    return plan if filter is None else _with_filter(plan, schema, filter, batch_size)
+    return plan if condition is None else _with_filter(plan, schema, condition, batch_size)
 
 
 def with_stored_json(plan: ScanPlan, stored_names: Collection[str]) -> ScanPlan:

@@ -67,7 +67,7 @@ def _aligned_words(
 def compact(blocks: npt.NDArray[Any], counts: Int64s) -> npt.NDArray[Any]:
     """Return the first ``counts[i]`` values of each block, end to end."""
     flat = blocks.reshape(-1)
-    short = np.flatnonzero(counts != BLOCK)
+    short = (counts != BLOCK).nonzero()[0]
     if len(short) == 0:
         return flat
     if short[0] == len(counts) - 1:
@@ -158,15 +158,15 @@ def _unpack_runs(
 def _unpack_widths(memory_words: npt.NDArray[Any], firsts: Int64s, widths: Int64s) -> npt.NDArray[Any]:
     """Unpack blocks of several widths, shape (n, 1024)."""
     out = empty(len(widths) * BLOCK, memory_words.dtype).reshape(-1, BLOCK)
+    if len(widths) and (widths == widths[0]).all():
+        fastlanes.unpack_into(memory_words, firsts, int(widths[0]), out)
+        return out
     distinct = np.flatnonzero(np.bincount(widths)).tolist()
     if len(distinct) > 1 and len(distinct) * _MAX_MIXED_BLOCKS > len(widths):
         fastlanes.unpack_mixed(memory_words, firsts, widths, out)
         return out
     for width in distinct:
         blocks = np.flatnonzero(widths == width)
-        if len(blocks) == len(widths):
-            fastlanes.unpack_into(memory_words, firsts, width, out)
-            continue
         for low in range(0, len(blocks), _BLOCKS_AT_ONCE):
             some = blocks[low : low + _BLOCKS_AT_ONCE]
             unpacked = _UNPACKED.array(len(some) * BLOCK, memory_words.dtype).reshape(-1, BLOCK)

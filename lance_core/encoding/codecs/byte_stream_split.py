@@ -5,6 +5,7 @@ Source: message ``ByteStreamSplit``. Values have 32 or 64 bits.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -37,9 +38,9 @@ def decode(encoding: ByteStreamSplit, chunks: Chunks) -> FixedValues:
     check_sizes(chunks.sizes[0], needed, "ByteStreamSplit")
     data = gather(chunks.buffers[0], chunks.starts[0], needed)
     out = empty(int(chunks.counts.sum()), dtype)
-    bounds = np.flatnonzero(np.diff(chunks.counts, prepend=-1, append=-1))
     positions = starts_of(chunks.counts)
-    for first, end in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
+    ends = (chunks.counts[1:] != chunks.counts[:-1]).nonzero()[0] + 1
+    for first, end in pairwise([0, *ends.tolist(), len(chunks.counts)] if len(chunks.counts) else []):
         start, stop, count = int(positions[first]), int(positions[end]), int(chunks.counts[first])
         planes = data[start * width : stop * width].reshape(end - first, width, count)
         values = out[start:stop].reshape(end - first, count)

@@ -10,13 +10,13 @@ Source: message ``General``.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
+from lance_core.common.frozen import replace
 from lance_core.common.late_module import LateModule
 from lance_core.common.limits import check_limit
 from lance_core.encoding.codecs.codec import CODECS, Codec, Scalar, decode_strings, num_buffers
@@ -67,7 +67,13 @@ def decompress_chunks(compression: Compression, chunks: Chunks) -> Chunks:
     Raises:
         CorruptDataError: Sizes or bytes that no compressor makes.
     """
-    data, sizes = _decompress(compression, chunks.buffers[0], chunks.starts[0], chunks.sizes[0])
+    memory, starts, sizes = chunks.buffers[0], chunks.starts[0], chunks.sizes[0]
+    if len(starts) == 1:
+        start = int(starts[0])
+        data = np.frombuffer(decompress_one(compression, memory[start : start + int(sizes[0])].data), np.uint8)
+        sizes = np.array([len(data)], np.int64)
+    else:
+        data, sizes = _decompress(compression, memory, starts, sizes)
     return replace(
         chunks,
         buffers=(data, *chunks.buffers[1:]),
@@ -120,8 +126,8 @@ def decompress_values(compression: Compression, values: VariableValues) -> Varia
 
 def _decompress(compression: Compression, memory: Bytes, starts: Int64s, sizes: Int64s) -> tuple[Bytes, Int64s]:
     """Uncompressed ranges end to end, and their sizes; empty ranges give empty ranges."""
-    filled = np.flatnonzero(sizes)
-    out_sizes = np.zeros_like(sizes)
+    filled = sizes.nonzero()[0]
+    out_sizes = np.zeros(len(sizes), np.int64)
     if len(filled) == 0:
         return memory[:0], out_sizes
     decompress = _decompress_lz4 if compression is Compression.LZ4 else _decompress_zstd
@@ -139,7 +145,7 @@ def _check_claims(sizes: Int64s, claims: Int64s, max_ratio: int) -> None:
 
 
 def _decompress_lz4(memory: Bytes, starts: Int64s, sizes: Int64s) -> tuple[Bytes, Int64s]:
-    check_sizes(sizes, np.full_like(sizes, 5), "LZ4")
+    check_sizes(sizes, 5, "LZ4")
     claims = gather_words(memory, starts, "<u4").astype(np.int64)
     _check_claims(sizes, claims, _LZ4_MAX_RATIO)
     largest = max(int(claims.max()), int(sizes.max()))

@@ -246,9 +246,8 @@ def test_one_range_of_lz4_may_be_of_any_size(size):
 def test_one_range_takes_few_steps(calls_of, codec, most):
     data = memoryview(general.compress_block(codec, text(3000)))
     one = chunks_of(np.frombuffer(data, np.uint8), [len(data)])
-    steps = calls_of(lambda: general.decompress_one(codec, data))
-    assert steps <= most
-    assert steps * 2 < calls_of(lambda: general.decompress_chunks(codec, one))
+    assert calls_of(lambda: general.decompress_one(codec, data)) <= most
+    assert calls_of(lambda: general.decompress_chunks(codec, one)) <= most + 15
 
 
 @pytest.mark.parametrize("level", [None, WORDS_LEVEL, 22, -5])
