@@ -375,7 +375,7 @@ def check_chunks(chunks: Chunks, num_buffers: int) -> None:
         raise CorruptDataError(f"chunks have {len(chunks.buffers)} value buffers where the encoding has {num_buffers}")
     if chunks.sizes.shape != chunks.starts.shape:
         raise CorruptDataError("chunks have a different number of buffer positions and buffer sizes")
-    if count == 0:
+    if count == 0 or chunks.is_inside:
         return
     if min(np.minimum.reduce(chunks.starts, axis=None), np.minimum.reduce(chunks.sizes, axis=None)) < 0:
         raise CorruptDataError("chunk with a negative position or size")

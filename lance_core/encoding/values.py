@@ -114,9 +114,11 @@ class Chunks:
         starts: Shape (buffers, chunks), int64: position of each chunk's buffer in its memory.
         sizes: Shape (buffers, chunks), int64: bytes of each chunk's buffer.
         counts: Shape (chunks,), int64: values in each chunk.
+        is_inside: True if they are known to lie in their memory, and to have as many values as chunks may have.
     """
 
     buffers: tuple[Bytes, ...]
     starts: npt.NDArray[np.int64]
     sizes: npt.NDArray[np.int64]
     counts: npt.NDArray[np.int64]
+    is_inside: bool = False

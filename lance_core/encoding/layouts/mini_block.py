@@ -16,21 +16,21 @@ Source: message ``MiniBlockLayout``.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 
-from lance_core.common.frozen import NamedTuple, frozen
+from lance_core.common.frozen import frozen, replace
 from lance_core.common.late_module import LateModule
 from lance_core.encoding import registry
 from lance_core.encoding.arrow_values import slice_leaf, take_values
 from lance_core.encoding.codecs.dictionary import index_dtype
-from lance_core.encoding.kernels import gather_windows, starts_of
+from lance_core.encoding.kernels import starts_of
 from lance_core.encoding.layouts import blob
-from lance_core.encoding.layouts.chunk_bytes import assemble, chunk_sizes, pad8
+from lance_core.encoding.layouts.chunk_bytes import assemble, chunk_sizes
 from lance_core.encoding.layouts.chunk_table import encode_repetition_index, encode_words, level_bounds
+from lance_core.encoding.layouts.open_chunks import PageChunks, open_chunks, some_chunks, together
 from lance_core.encoding.layouts.page import Decoded, EncodedPage
 from lance_core.encoding.repdef import Levels, max_rep, max_visible_def, merge_layers, pick_levels, widen
 from lance_core.encoding.strategy import SPARSE_VALUES_SHARE
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from lance_core.encoding.codecs import fsst
+    from lance_core.encoding.layouts.open_chunks import OpenChunks
     from lance_core.encoding.layouts.shared_levels import LeafLevels
     from lance_core.encoding.options import PageOptions
     from lance_core.encoding.repdef import LevelArray, Mask
@@ -170,7 +171,7 @@ def decode(
     layout = run.layouts[0]
     if run.shared(lambda page_layout: page_layout.num_buffers) is None:
         raise CorruptDataError("pages that are encoded alike have different numbers of value buffers")
-    opened = open_chunks(memory, run.starts, run.sizes, run.counts, layout)
+    (opened,) = open_chunks(memory, [PageChunks(layout, run.starts, run.sizes, run.counts)])
     chunks = opened.values
     positions, slots = rows, None
     if leaf is None:
@@ -220,17 +221,6 @@ def _decode_levels(run: ChunkRun, opened: OpenChunks) -> Levels:
     both = registry.decode_level_chunks(rep_encoding, together((rep, definition)))
     count = len(both) // 2
     return _join_levels(run, both[:count], both[count:], opened.num_levels)
-
-
-def together(levels: Sequence[Chunks | None]) -> Chunks:
-    """Return the chunks of several kinds of levels, or of several columns, that are encoded alike; at least one."""
-    parts = [chunks for chunks in levels if chunks is not None]
-    return replace(
-        parts[0],
-        starts=np.concatenate([part.starts for part in parts], axis=1),
-        sizes=np.concatenate([part.sizes for part in parts], axis=1),
-        counts=np.concatenate([part.counts for part in parts]),
-    )
 
 
 def _decode_definition(run: ChunkRun, opened: OpenChunks) -> LevelArray | None:
@@ -291,12 +281,10 @@ def _first_of(run: ChunkRun, opened: OpenChunks) -> tuple[ChunkRun, OpenChunks]:
     page, chosen = int(run.bounds.searchsorted(0, side="right")) - 1, slice(0, 1)
     is_cut = None if run.is_cut is None else run.is_cut[chosen]
     first = replace(run, layouts=(run.layouts[page],), bounds=np.array([0, 1]), is_cut=is_cut)
-    rep, definition = (None if chunks is None else _some(chunks, chosen) for chunks in (opened.rep, opened.definition))
+    rep, definition = (
+        None if chunks is None else some_chunks(chunks, chosen) for chunks in (opened.rep, opened.definition)
+    )
     return first, opened._replace(num_levels=opened.num_levels[chosen], rep=rep, definition=definition)
-
-
-def _some(chunks: Chunks, chosen: slice) -> Chunks:
-    return replace(chunks, starts=chunks.starts[:, chosen], sizes=chunks.sizes[:, chosen], counts=chunks.counts[chosen])
 
 
 def pick_values(encoding: Encoding, chunks: Chunks, positions: Int64s) -> Values:
@@ -344,77 +332,6 @@ def move_indices(indices: FixedValues, bounds: Int64s, num_items: Int64s) -> npt
     return np.add(moved, data, out=moved, casting="unsafe")
 
 
-class OpenChunks(NamedTuple):
-    """The parts of chunks, still encoded.
-
-    Attributes:
-        num_levels: Shape (chunks,): levels of each chunk, or values if it has no levels.
-        rep: Repetition levels; None without lists.
-        definition: Definition levels; None if nothing is null or empty.
-        values: The values.
-    """
-
-    num_levels: Int64s
-    rep: Chunks | None
-    definition: Chunks | None
-    values: Chunks
-
-
-def open_chunks(memory: Bytes, starts: Int64s, sizes: Int64s, counts: Int64s, layout: MiniBlockLayout) -> OpenChunks:
-    """Find the parts of chunks.
-
-    Args:
-        memory: Holds the chunks.
-        starts: Shape (chunks,): where they lie in it.
-        sizes: Shape (chunks,): their bytes.
-        counts: Shape (chunks,): their values.
-        layout: Layout of their pages.
-
-    Raises:
-        CorruptDataError: A part leaves its chunk, or there are not as many parts or levels as there must be.
-    """
-    if registry.num_buffers(layout.values) != layout.num_buffers:
-        raise CorruptDataError(f"a page has {layout.num_buffers} value buffers, which its encoding does not need")
-    num_levels, part_starts, part_sizes = _read_headers(memory, starts, sizes, layout)
-    level_chunks = [
-        Chunks(buffers=(memory,), starts=part_starts[at : at + 1], sizes=part_sizes[at : at + 1], counts=num_levels)
-        for at in range(len(part_starts) - layout.num_buffers)
-    ]
-    rep = None if layout.rep is None else level_chunks[0]
-    definition = None if layout.definition is None else level_chunks[-1]
-    if layout.rep is None:
-        if layout.definition is not None and (num_levels != counts).any():
-            raise CorruptDataError("a chunk without lists has another number of levels than of values")
-        num_levels = counts
-    buffers = (memory,) * layout.num_buffers
-    behind = len(level_chunks)
-    values = Chunks(buffers=buffers, starts=part_starts[behind:], sizes=part_sizes[behind:], counts=counts)
-    return OpenChunks(num_levels, rep, definition, values)
-
-
-def _read_headers(
-    memory: Bytes, starts: Int64s, sizes: Int64s, layout: MiniBlockLayout
-) -> tuple[Int64s, Int64s, Int64s]:
-    """Return levels per chunk, and position and size of each buffer: shape (buffers, chunks), levels first."""
-    num_short = (layout.rep is not None) + (layout.definition is not None)
-    widths = [2] * num_short + [4 if layout.has_large_chunk else 2] * layout.num_buffers
-    header_size = pad8(2 + sum(widths))
-    if len(starts) and int(sizes.min()) < header_size:
-        raise CorruptDataError("a chunk is too small for its header")
-    header_words = gather_windows(memory, starts, header_size).view("<u2").T.astype(np.int64)
-    buffer_starts = np.empty((len(widths), len(starts)), np.int64)
-    buffer_sizes = np.empty((len(widths), len(starts)), np.int64)
-    word, cursor = 1, starts + header_size
-    for index, width in enumerate(widths):
-        size = header_words[word] if width == 2 else header_words[word] | header_words[word + 1] << 16
-        buffer_starts[index], buffer_sizes[index] = cursor, size
-        word += width // 2
-        cursor = cursor + (size + 7 & ~7)
-    if len(starts) and (buffer_starts[-1] + buffer_sizes[-1] > starts + sizes).any():
-        raise CorruptDataError("a buffer reaches beyond the end of its chunk")
-    return header_words[0], buffer_starts, buffer_sizes
-
-
 def _decode_one(run: ChunkRun, what: Callable[[MiniBlockLayout], Encoding | None], chunks: Chunks) -> LevelArray:
     """Return levels of all chunks; neighbouring pages that encode them alike are decoded together."""
     encoding = run.shared(what)
@@ -426,7 +343,7 @@ def _decode_one(run: ChunkRun, what: Callable[[MiniBlockLayout], Encoding | None
         last = first + sum(1 for _ in group)
         begin, end = int(run.bounds[first]), int(run.bounds[last])
         assert encoding is not None  # noqa: S101 - pages that are alike all have these levels
-        parts.append(registry.decode_level_chunks(encoding, _some(chunks, slice(begin, end))))
+        parts.append(registry.decode_level_chunks(encoding, some_chunks(chunks, slice(begin, end))))
         first = last
     return np.concatenate(parts)
 

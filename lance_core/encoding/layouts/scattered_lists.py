@@ -16,7 +16,7 @@ from lance_core.encoding import registry
 from lance_core.encoding.codecs.fastlanes import BLOCK
 from lance_core.encoding.kernels import aranges, starts_of
 from lance_core.encoding.layouts.level_bitmap import above, bitmap_of, count_blocks
-from lance_core.encoding.layouts.mini_block import open_chunks, together
+from lance_core.encoding.layouts.open_chunks import open_chunks, together
 from lance_core.encoding.repdef import Levels, max_rep, max_visible_def
 from lance_core.errors import CorruptDataError
 from lance_core.format.file.encodings import OutOfLineBitpacking
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lance_core.encoding.layouts.chunk_table import ChunkSelection
-    from lance_core.encoding.layouts.mini_block import OpenChunks
+    from lance_core.encoding.layouts.open_chunks import OpenChunks, PageChunks
     from lance_core.encoding.repdef import LevelArray, Mask
     from lance_core.encoding.values import Bytes, Chunks, Int64s, Values
     from lance_core.format.file.encodings import Encoding
@@ -40,17 +40,11 @@ class ListRun:
     """Chunks of one column that hold wanted rows, in memory.
 
     Attributes:
-        layout: Layout of its pages.
-        starts: Positions of the chunks in the memory.
-        sizes: Bytes of the chunks.
-        counts: Values in the chunks.
-        selection: Which of the chunks' rows are wanted.
+        chunks: The chunks.
+        selection: Which of their rows are wanted.
     """
 
-    layout: MiniBlockLayout
-    starts: Int64s
-    sizes: Int64s
-    counts: Int64s
+    chunks: PageChunks
     selection: ChunkSelection
 
 
@@ -84,10 +78,10 @@ def decode_rows(memory: Bytes, runs: Sequence[ListRun]) -> list[RowValues]:
     Raises:
         CorruptDataError: Chunks that do not fit their page.
     """
-    opened = [open_chunks(memory, run.starts, run.sizes, run.counts, run.layout) for run in runs]
+    opened = open_chunks(memory, [run.chunks for run in runs])
     row_values: list[RowValues] = []
     for run, parts, picked in zip(runs, opened, _pick_levels(runs, opened), strict=True):
-        values = registry.decode_points(run.layout.values, parts.values, picked.chunk_of, picked.index)
+        values = registry.decode_points(run.chunks.layout.values, parts.values, picked.chunk_of, picked.index)
         row_values.append(RowValues(picked.levels, values, picked.chunk_of))
     return row_values
 
@@ -121,10 +115,10 @@ class _Frame:
 
 def _pick_levels(runs: Sequence[ListRun], opened: Sequence[OpenChunks]) -> list[_Picked]:
     """For each run the levels of the wanted rows, and where their values are."""
-    layout = runs[0].layout
+    layout = runs[0].chunks.layout
     rep = together([parts.rep for parts in opened])
     frame = _Frame(rep.counts)
-    chunk_bounds = starts_of(np.array([len(run.starts) for run in runs]))
+    chunk_bounds = starts_of(np.array([len(run.chunks.starts) for run in runs]))
     begins, ends = _row_bounds(layout, rep, runs, frame, chunk_bounds)
     entries = aranges(begins, ends - begins)
     chunk_of = np.repeat(np.arange(len(rep.counts)), np.diff(entries.searchsorted(frame.bounds)))
@@ -143,7 +137,7 @@ def _pick_levels(runs: Sequence[ListRun], opened: Sequence[OpenChunks]) -> list[
         before = hidden.before[frame.first_words]
         num_hidden = np.diff(before)
         index = index - (hidden.count_before(positions) - before[chunk_of])
-    if (rep.counts - num_hidden != np.concatenate([run.counts for run in runs])).any():
+    if (rep.counts - num_hidden != np.concatenate([run.chunks.counts for run in runs])).any():
         raise CorruptDataError("the levels of a chunk call for another number of values than it has")
     picked_levels: list[_Picked] = []
     num_rows = len(runs[0].selection.rows)
@@ -182,7 +176,7 @@ def _row_bounds(
 
 def _cuts(run: ListRun) -> Mask:
     is_cut = run.selection.is_cut
-    return np.zeros(len(run.starts), np.bool_) if is_cut is None else is_cut
+    return np.zeros(len(run.chunks.starts), np.bool_) if is_cut is None else is_cut
 
 
 def _repetition(layout: MiniBlockLayout, rep: Chunks, chunk_of: Int64s, index: Int64s, begins: Int64s) -> LevelArray:

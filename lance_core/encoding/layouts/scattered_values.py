@@ -6,6 +6,7 @@ columns has few encodings.
 
 from __future__ import annotations
 
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,7 +16,7 @@ from lance_core.encoding import registry
 from lance_core.encoding.arrow_values import take_values
 from lance_core.encoding.kernels import gather_words, starts_of
 from lance_core.encoding.layouts.chunk_bytes import pad8
-from lance_core.encoding.layouts.mini_block import open_chunks
+from lance_core.encoding.layouts.open_chunks import open_chunks, together
 from lance_core.encoding.plans import ByteRanges
 from lance_core.encoding.strategy import SCATTERED_VALUES_SHARE
 from lance_core.encoding.values import FixedValues
@@ -24,8 +25,10 @@ from lance_core.errors import CorruptDataError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from lance_core.encoding.layouts.open_chunks import OpenChunks, PageChunks
     from lance_core.encoding.repdef import LevelArray
-    from lance_core.encoding.values import Bytes, Int64s, Values
+    from lance_core.encoding.values import Bytes, Chunks, Int64s, Values
+    from lance_core.format.file.encodings import Encoding
     from lance_core.format.file.page_layout import MiniBlockLayout
 
 
@@ -106,49 +109,65 @@ def _word_width(layout: MiniBlockLayout) -> int:
     return width if width in _WORD_BYTES else 0
 
 
-def find_all(grids: Sequence[Int64s]) -> Scattered:
-    """Return all values of some chunks of pages; see `find_scattered`."""
-    grid = grids[0] if len(grids) == 1 else np.concatenate(grids, axis=1)
-    nothing = np.empty(0, np.int64)
-    return Scattered(grid[:3], nothing, nothing)
+def find_all(grids: Sequence[Int64s]) -> Int64s:
+    """Return the chunks of pages, as `Scattered` has them; see `find_scattered`."""
+    return (grids[0] if len(grids) == 1 else np.concatenate(grids, axis=1))[:3]
 
 
-def decode_points(
-    memory: Bytes, starts: Int64s, scattered: Scattered, layout: MiniBlockLayout
-) -> tuple[LevelArray | None, Values]:
-    """Definition levels and values, or places in a dictionary.
+def decode_values(
+    memory: Bytes, wanted: Sequence[tuple[PageChunks, Scattered | None]]
+) -> list[tuple[LevelArray | None, Values]]:
+    """Decode values of pages of any columns, none of which has lists.
 
     Args:
-        memory: Holds the chunks.
-        starts: Shape (chunks,): where they lie in the memory.
-        scattered: What is wanted.
-        layout: Layout of the pages, none of which has lists.
+        memory: Holds all chunks.
+        wanted: Chunks of pages that are alike, each with which of their values are wanted; None for all.
+
+    Returns:
+        Definition levels, None if there are none, and values or places in a dictionary, for each.
 
     Raises:
         CorruptDataError: Chunks that do not fit their page.
     """
-    _, sizes, counts = scattered.chunks
-    opened = open_chunks(memory, starts, sizes, counts, layout)
-    definition, chunks = None, opened.values
-    if opened.definition is not None and layout.definition is not None:
-        definition = registry.decode_levels_at(
-            layout.definition, opened.definition, scattered.chunk_of, scattered.index
-        )
+    opened = open_chunks(memory, [page for page, _ in wanted])
+    return [
+        (definition, _decode_values(page.layout, parts.values, scattered))
+        for (page, scattered), parts, definition in zip(wanted, opened, _definitions(wanted, opened), strict=True)
+    ]
+
+
+def _definitions(
+    wanted: Sequence[tuple[PageChunks, Scattered | None]], opened: Sequence[OpenChunks]
+) -> list[LevelArray | None]:
+    """Return the definition levels of each; those that are encoded alike are decoded together."""
+    alike: dict[tuple[Encoding, bool], list[int]] = {}
+    for number, (page, scattered) in enumerate(wanted):
+        if page.layout.definition is not None:
+            alike.setdefault((page.layout.definition, scattered is None), []).append(number)
+    definitions: list[LevelArray | None] = [None] * len(wanted)
+    for (encoding, _), numbers in alike.items():
+        chunks = together([opened[number].definition for number in numbers])
+        parts = [scattered for number in numbers if (scattered := wanted[number][1]) is not None]
+        if parts:
+            firsts = accumulate([part.chunks.shape[1] for part in parts], initial=0)
+            chunk_of = np.concatenate([part.chunk_of + first for part, first in zip(parts, firsts, strict=False)])
+            index = np.concatenate([part.index for part in parts])
+            levels = registry.decode_levels_at(encoding, chunks, chunk_of, index)
+            sizes = [len(part.index) for part in parts]
+        else:
+            levels = registry.decode_level_chunks(encoding, chunks)
+            sizes = [int(np.add.reduce(wanted[number][0].counts)) for number in numbers]
+        for number, (low, high) in zip(numbers, pairwise(accumulate(sizes, initial=0)), strict=True):
+            definitions[number] = levels[low:high]
+    return definitions
+
+
+def _decode_values(layout: MiniBlockLayout, chunks: Chunks, scattered: Scattered | None) -> Values:
+    if scattered is None:
+        return registry.decode_chunks(layout.values, chunks)
     if len(scattered.index) <= int(chunks.counts.sum()) * SCATTERED_VALUES_SHARE:
-        return definition, registry.decode_points(layout.values, chunks, scattered.chunk_of, scattered.index)
+        return registry.decode_points(layout.values, chunks, scattered.chunk_of, scattered.index)
     if not _is_inside(scattered):
         raise CorruptDataError("values are wanted that their chunks do not hold")
     positions = starts_of(chunks.counts)[scattered.chunk_of] + scattered.index
-    return definition, take_values(registry.decode_chunks(layout.values, chunks), positions)
-
-
-def decode_all(
-    memory: Bytes, starts: Int64s, chunks: Int64s, layout: MiniBlockLayout
-) -> tuple[LevelArray | None, Values]:
-    """As `decode_points`, for all values of the chunks: shape (3, n), as in `Scattered`."""
-    _, sizes, counts = chunks
-    opened = open_chunks(memory, starts, sizes, counts, layout)
-    definition = None
-    if opened.definition is not None and layout.definition is not None:
-        definition = registry.decode_level_chunks(layout.definition, opened.definition)
-    return definition, registry.decode_chunks(layout.values, opened.values)
+    return take_values(registry.decode_chunks(layout.values, chunks), positions)

@@ -19,11 +19,11 @@ from lance_core.encoding.arrow_values import join_values, slice_values, take_val
 from lance_core.encoding.kernels import starts_of
 from lance_core.encoding.layouts import mini_block
 from lance_core.encoding.layouts.chunk_table import byte_ranges, select_range, select_rows
+from lance_core.encoding.layouts.open_chunks import PageChunks
 from lance_core.encoding.layouts.page import Decoded, to_arrow
 from lance_core.encoding.layouts.scattered_values import (
-    decode_all,
     decode_fixed_width,
-    decode_points,
+    decode_values,
     find_all,
     find_fixed_width,
     find_scattered,
@@ -41,7 +41,7 @@ from lance_core.file.read.page_index import mini_block_layout
 from lance_core.format.file.encodings import General
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from lance_core.encoding.layouts import scattered_lists
     from lance_core.encoding.layouts.chunk_table import ChunkSelection, ChunkTable
@@ -95,7 +95,7 @@ class _Segment:
 
 
 @mutable
-class BatchJob:
+class _Batch:
     """Rows of mini-block pages without lists that are encoded alike.
 
     Attributes:
@@ -106,6 +106,9 @@ class BatchJob:
         segments: Where the result goes.
         num_rows: Rows that are decoded.
         num_bytes: Compressed bytes of the chunks of scattered rows.
+        chunks: The chunks, as `Scattered` has them, when it has told its `ranges`.
+        scattered: Likewise which of their values are wanted; None for all.
+        fixed_width: Likewise the positions of values that are read without their chunks; None if they are not.
     """
 
     layout: MiniBlockLayout
@@ -115,8 +118,9 @@ class BatchJob:
     segments: list[_Segment] = field(default_factory=list[_Segment])
     num_rows: int = 0
     num_bytes: int = 0
-    _scattered: Scattered | None = None
-    _fixed_width: Int64s | None = None
+    chunks: Int64s = field(default_factory=lambda: np.empty((3, 0), np.int64))
+    scattered: Scattered | None = None
+    fixed_width: Int64s | None = None
 
     def add_rows(self, read: ColumnRead, cells: Int64s, parts: Sequence[PageSlice], rows: Int64s) -> None:
         """Add scattered rows.
@@ -171,31 +175,53 @@ class BatchJob:
     @property
     def ranges(self) -> ByteRanges:
         """The byte ranges of the chunks, or of the values alone."""
-        scattered = self._scattered = find_scattered(self.grids, self.rows) if self.rows else find_all(self.grids)
-        if self.is_near and self.rows:
-            self._fixed_width = find_fixed_width(scattered, self.layout)
-        if self._fixed_width is not None:
-            return value_ranges(self._fixed_width, self.layout)
-        return ByteRanges(scattered.chunks[0], scattered.chunks[0] + scattered.chunks[1])
+        if self.rows:
+            self.scattered = find_scattered(self.grids, self.rows)
+            self.chunks = self.scattered.chunks
+            if self.is_near:
+                self.fixed_width = find_fixed_width(self.scattered, self.layout)
+        else:
+            self.chunks = find_all(self.grids)
+        if self.fixed_width is not None:
+            return value_ranges(self.fixed_width, self.layout)
+        return ByteRanges(self.chunks[0], self.chunks[0] + self.chunks[1])
+
+    def finish(self, definition: LevelArray | None, values: Values) -> None:
+        """Give each column its own of the decoded values."""
+        shared: dict[int, pa.Array] = {}
+        for segment in self.segments:
+            segment.arrays[segment.position] = _array_of(segment, self.layout, definition, values, shared)
+
+
+@frozen
+class BatchJob:
+    """Batches whose chunks are opened, and their levels decoded, at one go."""
+
+    batches: Sequence[_Batch]
+
+    @property
+    def ranges(self) -> ByteRanges:
+        """The byte ranges of all batches."""
+        ranges = [batch.ranges for batch in self.batches]
+        if len(ranges) == 1:
+            return ranges[0]
+        starts, ends = [part.starts for part in ranges], [part.ends for part in ranges]
+        return ByteRanges(np.concatenate(starts), np.concatenate(ends))
 
     def decode(self, buffers: RangeBuffers) -> None:
         """Decode the values of all columns, and give each its own."""
-        layout, definition, scattered = self.layout, None, self._scattered
-        if self._fixed_width is not None:
-            values: Values = decode_fixed_width(buffers.memory, buffers.in_memory(self._fixed_width), layout)
-        elif scattered is None:
-            raise ValueError("rows are decoded before it is known where they are")
-        elif self.rows:
-            definition, values = decode_points(
-                buffers.memory, buffers.in_memory(scattered.chunks[0]), scattered, layout
-            )
-        else:
-            definition, values = decode_all(
-                buffers.memory, buffers.in_memory(scattered.chunks[0]), scattered.chunks, layout
-            )
-        shared: dict[int, pa.Array] = {}
-        for segment in self.segments:
-            segment.arrays[segment.position] = _array_of(segment, layout, definition, values, shared)
+        wanted: list[tuple[PageChunks, Scattered | None]] = []
+        opened: list[_Batch] = []
+        for batch in self.batches:
+            if batch.fixed_width is not None:
+                positions = buffers.in_memory(batch.fixed_width)
+                batch.finish(None, decode_fixed_width(buffers.memory, positions, batch.layout))
+                continue
+            starts, sizes, counts = batch.chunks
+            wanted.append((PageChunks(batch.layout, buffers.in_memory(starts), sizes, counts), batch.scattered))
+            opened.append(batch)
+        for batch, (definition, values) in zip(opened, decode_values(buffers.memory, wanted), strict=True):
+            batch.finish(definition, values)
 
 
 def _array_of(
@@ -244,9 +270,8 @@ class _ListColumn(NamedTuple):
         """Return the chunks in memory."""
         starts, sizes, counts = self.table.grid[:3, self.selection.chunks]
         positions = buffers.in_memory(starts + self.read.base)
-        return scattered_lists.ListRun(
-            layout=self.layout, starts=positions, sizes=sizes, counts=counts, selection=self.selection
-        )
+        chunks = PageChunks(self.layout, positions, sizes, counts)
+        return scattered_lists.ListRun(chunks=chunks, selection=self.selection)
 
     def finish(self, rows: RowValues, shared: SharedLevels) -> None:
         """Make the array of the rows."""
@@ -324,7 +349,7 @@ def batch_jobs(reads: Sequence[ColumnRead], options: ReadOptions) -> tuple[list[
                 lists.append(ListJob([column]))
             else:
                 job.columns.append(column)
-    return [*constant_jobs(constants), *_batches(plain, is_near=options.is_near), *lists], others
+    return [*constant_jobs(constants), *_batch_jobs(_batches(plain, is_near=options.is_near)), *lists], others
 
 
 def _are_alike(read: ColumnRead) -> bool:
@@ -338,23 +363,37 @@ def _list_column(read: ColumnRead, rows: Int64s) -> _ListColumn:
     return _ListColumn(read, numbers, layout, table, bounds, select_rows(table, rows))
 
 
-def _batches(reads: Sequence[ColumnRead], *, is_near: bool) -> Iterator[BatchJob]:
+def _batch_jobs(batches: Iterable[_Batch]) -> Iterator[BatchJob]:
+    """Yield batches, as many together as should be decoded at one go."""
+    together: list[_Batch] = []
+    num_rows = num_bytes = 0
+    for batch in batches:
+        together.append(batch)
+        num_rows, num_bytes = num_rows + batch.num_rows, num_bytes + batch.num_bytes
+        if strategy.fills_batch(num_rows, num_bytes):
+            yield BatchJob(together)
+            together, num_rows, num_bytes = [], 0, 0
+    if together:
+        yield BatchJob(together)
+
+
+def _batches(reads: Sequence[ColumnRead], *, is_near: bool) -> Iterator[_Batch]:
     """Yield rows of pages that are alike, put together."""
-    batches: dict[int, BatchJob] = {}
+    batches: dict[int, _Batch] = {}
     kinds = _Kinds()
     for read in reads:
         indexes, rows, at, key = read.pages.indexes, read.rows, 0, 0
-        batch: BatchJob | None = None
+        batch: _Batch | None = None
         if read.whole is not None and not isinstance(rows, range):
             index = read.whole
             key = kinds.number(index.kind)
-            batch = batches.setdefault(key, BatchJob(index.layouts[0], is_near))
+            batch = batches.setdefault(key, _Batch(index.layouts[0], is_near))
             batch.add_rows(read, cells_in(index.table, rows), (), rows)
         for kind, run in groupby(read.slices, key=lambda part: indexes[part.number].kind):
             parts, key = list(run), kinds.number(kind)
             batch = batches.get(key)
             if batch is None:
-                batch = batches[key] = BatchJob(indexes[parts[0].number].layouts[0], is_near)
+                batch = batches[key] = _Batch(indexes[parts[0].number].layouts[0], is_near)
             if isinstance(rows, range):
                 batch.add_range(read, parts)
             else:

@@ -147,12 +147,12 @@ def test_compressed_chunks_of_scattered_rows_are_bounded(data_file, monkeypatch)
     data_file.write(table)
     decoded = []
 
-    def counted(*arguments):
-        decoded.append(len(arguments[2].index))
-        return decode_points(*arguments)
+    def counted(memory, wanted):
+        decoded.append(len(wanted))
+        return decode_values(memory, wanted)
 
-    decode_points = batches_module.decode_points
-    monkeypatch.setattr(batches_module, "decode_points", counted)
+    decode_values = batches_module.decode_values
+    monkeypatch.setattr(batches_module, "decode_values", counted)
     rows = np.arange(0, 9_000, 18)
     reader = data_file.open()
     columns = {leaf.id: number for number, leaf in enumerate(reader.schema.leaves())}

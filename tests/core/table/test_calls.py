@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("versions_are_remembered")
 
 ROW = pa.table({"x": pa.array([1], pa.int64())})
 FEW, MANY = 100, 1_000
-GROWTH = 100
+GROWTH = 120
 """More calls or objects for 900 more fragments: each time that a record gets longer by a byte, a stretch begins."""
 
 
@@ -55,6 +55,7 @@ WORKS = {
     "append": lambda path: lance_core.write_dataset(ROW, path, mode="append"),
     "count": lambda path: lance_core.dataset(path).count_rows(),
     "take": lambda path: lance_core.dataset(path).take([3]),
+    "last rows": lambda path: lance_core.dataset(path).to_table(offset=FEW - 2, limit=2),
     "tag": lambda path: lance_core.dataset(path).tags.create("now", 1),
 }
 
@@ -248,3 +249,30 @@ def test_calls_of_columns_that_were_read_before(tmp_path, calls_of):
         assert calls[-1] < first * 0.8
     each = (calls[1] - calls[0]) / 4
     assert each <= 1125, each
+
+
+def test_calls_of_a_column_in_a_window_of_rows(tmp_path, calls_of):
+    rng, rows = np.random.default_rng(5), 20_000
+    number = np.arange(rows)
+    columns = {
+        "id": number,
+        "time": number * 977 + rng.integers(0, 900, rows),
+        "amount": np.round(rng.gamma(2, 5, rows), 2),
+        "code": rng.integers(0, 1 << 40, rows),
+        "part": pa.array([None if one % 9 == 0 else f"p{one % 13}" for one in range(rows)]),
+        "zone": pa.array([f"zone {one % 977}" for one in range(rows)]),
+        "text": pa.array([f"https://example.org/{one * 7919 % rows}/a/page" for one in range(rows)]),
+        "flag": pa.array(rng.random(rows) < 0.5, mask=rng.random(rows) < 0.1),
+    }
+    whole = lance_core.write_dataset(pa.table(columns), tmp_path)
+
+    def window(names):
+        return whole.to_table(columns=names, offset=10_000, limit=1_000)
+
+    counts = []
+    for names in (["id"], [*columns]):
+        for _ in range(3):
+            window(names)
+        counts.append(calls_of(lambda names=names: window(names)))
+    assert (counts[1] - counts[0]) / (len(columns) - 1) <= 245
+    assert window([*columns]).equals(pa.table(columns).slice(10_000, 1_000))

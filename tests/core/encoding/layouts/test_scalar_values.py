@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from lance_core.encoding.layouts import mini_block, small_page
+from lance_core.encoding.layouts.open_chunks import PageChunks
 from lance_core.encoding.layouts.page import Decoded
 from lance_core.encoding.layouts.scalar_values import scalar_reader
-from lance_core.encoding.layouts.scattered_values import decode_all
+from lance_core.encoding.layouts.scattered_values import decode_values
 from lance_core.encoding.options import PageOptions
 from lance_core.encoding.repdef import Levels
 from lance_core.encoding.values import FixedListValues, FixedValues, VariableValues
@@ -65,7 +66,7 @@ def test_same_as_whole_chunks(name, has_nulls, version):
     layout, data, chunks = _page(VALUES[name], definition, version, COMPRESSED.get(name, "none"))
     reader = scalar_reader(layout)
     assert reader is not None
-    levels, expected = decode_all(data, chunks[0], chunks, layout)
+    ((levels, expected),) = decode_values(data, [(PageChunks(layout, *chunks), None)])
     bounds = np.concatenate([[0], np.cumsum(chunks[2])])
     rows = np.unique(np.concatenate([[0, 1023, 1024, COUNT - 1], RNG.integers(0, COUNT, 60)]))
     chunk_of = np.searchsorted(bounds, rows, side="right") - 1
