@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from itertools import pairwise
 from threading import Lock
 from typing import TYPE_CHECKING, TypeAlias
@@ -11,10 +10,20 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lance_core.common.frozen import frozen, replace
+from lance_core.common.frozen import frozen
 from lance_core.encoding.arrow_values import as_mask, offset_dtype
-from lance_core.encoding.kernels import distinct, leading_words, numbers_array, scalar, starts_of, view_buffer
+from lance_core.encoding.kernels import (
+    WORD_BYTES,
+    aranges,
+    distinct,
+    leading_words,
+    numbers_array,
+    scalar,
+    starts_of,
+    view_buffer,
+)
 from lance_core.errors import CorruptDataError
+from lance_core.index.cache import BoundedCache
 from lance_core.index.order import Keys, sort_keys
 from lance_core.sql.kernels import pc
 
@@ -27,7 +36,9 @@ if TYPE_CHECKING:
 Int64s: TypeAlias = npt.NDArray[np.int64]
 
 MOST_BYTES = 32 << 20
-"""Of the pages that are kept for one segment: some hundred pages of numbers."""
+"""Of the values of pages that are kept for one segment: some hundred pages of numbers."""
+_MOST_ID_BYTES = 16 << 20
+"""Likewise of their row numbers: those of two million rows."""
 
 
 @frozen
@@ -39,7 +50,6 @@ class Page:
         values: Its values, ascending.
         keys: Shape (values,), what NumPy compares instead of the values; of text and binary the eight bytes behind what
             all of them begin with, as numbers that have their order.
-        ids: Number of the row of each value; None until they were asked for twice.
         first: Key of the first text.
         num_alike: Bytes that all texts begin with.
     """
@@ -47,14 +57,13 @@ class Page:
     start: int
     values: pa.Array
     keys: Keys
-    ids: Int64s | None = None
     first: object = None
     num_alike: int = 0
 
     @property
     def num_bytes(self) -> int:
         """Bytes in memory, about."""
-        return self.values.nbytes + self.keys.nbytes + (0 if self.ids is None else self.ids.nbytes)
+        return self.values.nbytes + self.keys.nbytes
 
 
 class PageCache:
@@ -73,15 +82,15 @@ class PageCache:
         self._num_nulls = num_nulls
         self._rows_per_page = rows_per_page
         self._lock = Lock()
-        self._pages: OrderedDict[int, Page] = OrderedDict()
-        self._num_bytes = 0
+        self._pages: BoundedCache[int, Page] = BoundedCache(MOST_BYTES)
+        self._ids: BoundedCache[int, Int64s] = BoundedCache(_MOST_ID_BYTES)
         self._missed = set[int]()
         self._asked = set[int]()
 
     def misses(self, numbers: Iterable[int]) -> int:
         """Count pages that are asked for the first time; a page is worth keeping from its second time on."""
         with self._lock:
-            new = set(numbers) - self._missed - self._pages.keys()
+            new = set(numbers) - self._missed
             self._missed |= new
         return len(new)
 
@@ -91,11 +100,7 @@ class PageCache:
         Raises:
             CorruptDataError: A page is damaged.
         """
-        with self._lock:
-            pages = {number: self._pages.get(number) for number in numbers}
-            for number, page in pages.items():
-                if page is not None:
-                    self._pages.move_to_end(number)
+        pages = {number: self._pages.get(number) for number in numbers}
         missing = [number for number, page in pages.items() if page is None]
         read = self._read(sorted(missing)) if missing else {}
         return {number: page if page is not None else read[number] for number, page in pages.items()}
@@ -106,31 +111,30 @@ class PageCache:
         return file.take(file.schema.select(columns), file.column_numbers, rows, copies=copies).columns
 
     def ids(self, starts: Int64s, ends: Int64s) -> Int64s | None:
-        """Return the row numbers of ranges of values; None if reading only these is cheaper.
+        """Return the row numbers of ranges of values that are not empty; None if reading only these is cheaper.
 
-        A look-up needs the values of a page to find its own, but few row numbers: those of the whole page are read when
-        it is asked for some of them a second time.
+        A look-up needs the values of a page to find its own, but few row numbers: those of whole pages are read when
+        all of these are asked for some of them a second time.
+
+        Raises:
+            CorruptDataError: A page is damaged.
         """
-        numbers = (starts // self._rows_per_page).tolist()
-        if numbers != ((ends - 1) // self._rows_per_page).tolist():
+        size = self._rows_per_page
+        firsts = starts // size
+        numbers = distinct(aranges(firsts, (ends - 1) // size - firsts + 1))
+        if len(numbers) * size * WORD_BYTES > _MOST_ID_BYTES:
             return None
+        wanted = numbers.tolist()
         with self._lock:
-            pages = {number: page for number in numbers if (page := self._pages.get(number)) is not None}
-            if not all(number in pages for number in numbers):
-                return None
-            lacking = [number for number, page in pages.items() if page.ids is None]
-            is_new = not self._asked.issuperset(lacking)
-            self._asked.update(lacking)
-        if lacking:
-            if is_new:
-                return None
-            pages |= self._with_ids({number: pages[number] for number in lacking})
-        ids: list[Int64s] = []
-        for number, start, end in zip(numbers, starts.tolist(), ends.tolist(), strict=True):
-            page = pages[number]
-            assert page.ids is not None  # noqa: S101 for the type checker
-            ids.append(page.ids[start - page.start : end - page.start])
-        return np.concatenate(ids)
+            is_new = not self._asked.issuperset(wanted)
+            self._asked.update(wanted)
+        if is_new:
+            return None
+        parts = {number: self._ids.get(number) for number in wanted}
+        missing = [number for number, part in parts.items() if part is None]
+        read = self._read_ids(missing) if missing else {}
+        ids = np.concatenate([read[number] if part is None else part for number, part in parts.items()])
+        return ids[aranges(numbers.searchsorted(firsts) * size + starts % size, ends - starts)]
 
     def _read(self, numbers: list[int]) -> dict[int, Page]:
         """Read the values of pages together, which takes an eighth of the time of reading them one by one."""
@@ -150,28 +154,23 @@ class PageCache:
             at = part.stop
             texts = values if is_alone else pa.concat_arrays([values.slice(part.start, end - start)])
             read[number] = _text_page(start, texts) if keys is None else Page(start, texts, keys[part].copy())
-        self._keep(read)
-        return read
-
-    def _with_ids(self, pages: dict[int, Page]) -> dict[int, Page]:
-        """Read the row numbers of pages together."""
-        starts = [page.start for page in pages.values()]
-        ends = [page.start + len(page.values) for page in pages.values()]
-        (ids,) = self.take(["ids"], _joined(starts, ends))
-        edges = np.cumsum([len(page.values) for page in pages.values()])[:-1]
-        parts = zip(pages.items(), np.split(row_numbers(ids, self._path), edges), strict=True)
-        read = {number: replace(page, ids=part.copy()) for (number, page), part in parts}
-        self._keep(read)
-        return read
-
-    def _keep(self, read: dict[int, Page]) -> None:
+        for number, page in read.items():
+            self._pages.put(number, page, page.num_bytes)
         with self._lock:
-            for number, page in read.items():
-                before = self._pages.get(number)
-                self._num_bytes += page.num_bytes - (0 if before is None else before.num_bytes)
-                self._pages[number] = page
-            while self._num_bytes > MOST_BYTES and len(self._pages) > 1:
-                self._num_bytes -= self._pages.popitem(last=False)[1].num_bytes
+            self._missed.update(numbers)
+        return read
+
+    def _read_ids(self, numbers: list[int]) -> dict[int, Int64s]:
+        """Read the row numbers of pages together, those of nulls included."""
+        size = self._rows_per_page
+        starts = [number * size for number in numbers]
+        ends = [min(start + size, self._file.num_rows) for start in starts]
+        (ids,) = self.take(["ids"], _joined(starts, ends))
+        parts = np.split(row_numbers(ids, self._path), np.arange(size, len(ids), size))
+        read = {number: part.copy() for number, part in zip(numbers, parts, strict=True)}
+        for number, part in read.items():
+            self._ids.put(number, part, part.nbytes)
+        return read
 
 
 def positions_in(pages: Mapping[int, Page], values: pa.Array, keys: Keys, numbers: Int64s) -> dict[Side, Int64s]:

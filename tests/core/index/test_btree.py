@@ -422,3 +422,20 @@ def test_all_pages_are_kept_once_they_are_asked_for_again_if_they_fit(
         read.clear()
         assert dataset.count_rows(condition) == expected
         assert len(read) == num_reads
+
+
+@pytest.mark.parametrize("num_nulls", [0, 1, 5_000])
+def test_row_numbers_of_pages_are_kept_once_they_are_asked_for_again(tmp_path, monkeypatch, num_nulls):
+    numbers = [*[None] * num_nulls, *(number * 7919 % 20_011 for number in range(20_011))]
+    dataset = lance_core.write_dataset(pa.table({"x": numbers}), tmp_path / "t")
+    dataset.create_scalar_index("x", "BTREE")
+    segment, _ = opened(dataset)
+    rows = segment.content()[1]
+    ranges = [([num_nulls + 100], [num_nulls + 9_000]), ([0, 4_095, 13_000], [7, 4_097, len(rows)])]
+    for starts, ends in ranges:
+        wanted = np.concatenate([rows[start:end] for start, end in zip(starts, ends, strict=True)])
+        for _ in range(3):
+            assert np.array_equal(segment._ids_of(np.array(starts), np.array(ends)), wanted)
+    monkeypatch.setattr(PageCache, "take", None)
+    monkeypatch.setattr(btree, "read_columns", None)
+    assert np.array_equal(segment._ids_of(np.array([num_nulls]), np.array([len(rows)])), rows[num_nulls:])
