@@ -221,6 +221,7 @@ class RowPositions:
 
     def __init__(self, ids: Int64s, num_rows: Int64s) -> None:
         self._owners = FragmentPlaces(ids)
+        self._ids = ids
         self._num_rows = num_rows
         self.starts = np.cumsum(num_rows) - num_rows
         """Shape (n,), position of the first row of each fragment."""
@@ -232,6 +233,15 @@ class RowPositions:
         numbers, offsets = self._owners.of(addresses), addresses & OFFSET_MASK
         is_there = (numbers >= 0) & (offsets < self._num_rows[numbers])
         return np.where(is_there, self.starts[numbers] + offsets, -1)
+
+    def start(self, fragment_id: int) -> int:
+        """Return the position of the first row of a fragment, which must be there."""
+        return int(self.starts[np.searchsorted(self._ids, fragment_id)])
+
+    def addresses(self, positions: Int64s) -> Int64s:
+        """Return the address of each row, from positions of 0 and more."""
+        numbers = np.searchsorted(self.starts, positions, side="right") - 1
+        return (self._ids[numbers] << ADDRESS_SHIFT) + positions - self.starts[numbers]
 
 
 class FragmentPlaces:

@@ -18,6 +18,7 @@ from lance_core.format.blobs import BlobView, needs_bytes, view_schema
 from lance_core.format.index.row_sets import decode_row_treemap, encode_row_treemap
 from lance_core.format.table.paths import data_file_path
 from lance_core.format.table.row_ids import row_id_bounds, row_id_range
+from lance_core.index.row_moves import RowPositions
 from lance_core.index.row_sets import rows_of_fragments
 from lance_core.scan import lineage
 from lance_core.scan.blobs import BlobSources, fill_batches
@@ -357,6 +358,13 @@ class FragmentReaders:
     def rows(self) -> BitMap64:
         """Addresses of all rows, deleted ones included; must not be changed."""
         return rows_of_fragments(self.fragments.ids.astype(np.int64), self.fragments.physical_rows.astype(np.int64))
+
+    @once
+    def positions(self) -> RowPositions:
+        """Return the positions of all rows, deleted ones included."""
+        ids, num_rows = self.fragments.ids.astype(np.int64), self.fragments.physical_rows.astype(np.int64)
+        order = np.argsort(ids)
+        return RowPositions(ids[order], num_rows[order])
 
     @once
     def deleted_rows(self) -> BitMap64:

@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 
 import lance_core
+from lance_core.index.vector import entries
 from lance_core.index.vector.candidates import Candidates
 
 SIZE = 8
@@ -22,6 +23,12 @@ KINDS = [
     ("IVF_HNSW_SQ", "f4", {}),
     ("IVF_HNSW_PQ", "f4", PARTS),
 ]
+
+
+@pytest.fixture(autouse=True)
+def few_rows_are_fewer(monkeypatch):
+    """Tables are small: without this no codes of entries were looked up in tables."""
+    monkeypatch.setattr(entries, "_EXACT_ROWS", 40)
 
 
 def vectors(kind="f4", rows=ROWS, seed=0):
@@ -113,6 +120,46 @@ def test_null_and_odd_vectors_are_left_out_as_in_pylance(tmp_path, index_type, m
     left_out = {3, 4, 5, 6} if metric == "cosine" else {3, 4, 5}
     assert set(range(ROWS)) - set(found["id"].to_pylist()) == left_out
     assert lance_core.verify(path, level="indices").is_ok
+
+
+@pytest.mark.parametrize("stable", [False, True])
+@pytest.mark.parametrize(
+    ("index_type", "options"),
+    [("IVF_FLAT", {}), ("IVF_PQ", PARTS), ("IVF_SQ", {}), ("IVF_RQ", {}), ("IVF_RQ", {"num_bits": 5})],
+)
+def test_a_filter_of_any_share_finds_the_nearest_of_its_rows(tmp_path, index_type, options, stable):
+    path = str(tmp_path / "t")
+    dataset = write(path, index_type=index_type, stable=stable, **options)
+    dataset.delete("id % 5 = 2")
+    queries = vectors(rows=3, seed=1)
+
+    def found(query, k, condition=None, fragments=None, **probing):
+        nearest = {"column": "v", "q": query, "k": k, "metric": "l2", **probing}
+        ours = lance_core.dataset(path)
+        chosen = None if fragments is None else [ours.get_fragment(number) for number in fragments]
+        scanner = ours.scanner(nearest=nearest, filter=condition, prefilter=True, columns=["id"], fragments=chosen)
+        # Sums of products of float32 depend on how many rows there are.
+        return [(row["id"], pytest.approx(row["_distance"], rel=1e-5)) for row in scanner.to_table().to_pylist()]
+
+    for query in queries:
+        every = found(query, ROWS, nprobes=4)
+        assert len(every) == ROWS * 4 // 5
+        for condition, keeps in {
+            "id IN (3, 210, 399)": lambda row: row in {3, 210, 399},
+            "id % 40 = 1": lambda row: row % 40 == 1,
+            "id < 60": lambda row: row < 60,
+            "id % 3 = 0": lambda row: row % 3 == 0,
+            "id >= 390 OR id < 380": lambda row: row >= 390 or row < 380,
+            "id < 0": lambda row: row < 0,
+        }.items():
+            expected = [row for row in every if keeps(row[0])]
+            assert found(query, 5, condition, nprobes=4) == expected[:5], condition
+            assert found(query, ROWS, condition) == expected, condition
+            second = [row for row in expected if row[0] >= ROWS // 2]
+            assert found(query, 5, condition, [1], nprobes=4) == second[:5], condition
+        assert found(query, 7, fragments=[0], nprobes=4) == [row for row in every if row[0] < ROWS // 2][:7]
+    together = found(queries, 5, "id % 40 = 1", nprobes=4)
+    assert together == [row for query in queries for row in found(query, 5, "id % 40 = 1", nprobes=4)]
 
 
 def test_without_a_number_of_partitions_enough_rows_are_found(tmp_path):

@@ -174,7 +174,7 @@ class ProductCodes:
         """Return the numbers of entries as they are stored, shape (bytes, rows)."""
         stored = _fixed(values)
         stored = stored.reshape(self._num_bytes, len(stored)) if self._is_transposed else np.ascontiguousarray(stored.T)
-        return OpenedPartition(codes=stored, centroid=centroid)
+        return OpenedPartition(codes=stored, row_axis=1, centroid=centroid)
 
     def compared(self, queries: Vectors) -> Comparison:
         """Return a comparison of entries."""

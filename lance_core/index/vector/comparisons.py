@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from lance_core.common.frozen import mutable
+from lance_core.common.frozen import NamedTuple, mutable
 from lance_core.index.vector.distances import (
     COSINE,
     DOT,
@@ -25,7 +25,7 @@ from lance_core.index.vector.distances import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from lance_core.index.vector.candidates import CandidateRows
     from lance_core.index.vector.distances import Doubles, Int64s, Vectors
@@ -39,8 +39,9 @@ class OpenedPartition:
     """Codes of a partition, ready to be compared.
 
     Attributes:
-        codes: Vectors or levels, shape (rows, dimensions); or entries of a codebook as they are stored, shape
+        codes: Vectors or levels, shape (rows, dimensions); or entries of a codebook or signs as they are stored, shape
             (bytes, rows).
+        row_axis: The axis of the rows in ``codes``.
         terms: What comparisons need of each row besides, shape (rows,); of no rows if they need nothing, or not yet.
         longest: Length of the longest vector; 0 for codes.
         centroid: Centroid of the partition, where entries of a codebook are differences from it; else zeros.
@@ -48,6 +49,7 @@ class OpenedPartition:
     """
 
     codes: npt.NDArray[Any]
+    row_axis: int = 0
     terms: Keys = field(default_factory=lambda: np.empty(0))
     longest: float = 0.0
     centroid: Vectors = field(default_factory=lambda: np.empty(0))
@@ -56,11 +58,46 @@ class OpenedPartition:
     @property
     def num_bytes(self) -> int:
         """Bytes in memory, with those of the terms."""
-        return self.codes.nbytes + max(self.codes.shape) * np.dtype(np.float64).itemsize
+        return self.codes.nbytes + self.codes.shape[self.row_axis] * np.dtype(np.float64).itemsize
+
+    def chosen(self, rows: Int64s) -> OpenedPartition:
+        """Return some rows, by their places."""
+        terms = self.terms[rows] if len(self.terms) else self.terms
+        return replace(self, codes=self.codes.take(rows, axis=self.row_axis), terms=terms)
+
+
+class RunRows(NamedTuple):
+    """Some rows of a run of partitions.
+
+    Attributes:
+        owners: Shape (n,), ascending numbers of partitions in the run.
+        rows: Shape (n,), places in them.
+    """
+
+    owners: Int64s
+    rows: Int64s
+
+    def of_each(self) -> Iterator[tuple[int, Int64s]]:
+        """Return the number of each partition that has some of the rows, and their places in it."""
+        numbers, starts = np.unique(self.owners, return_index=True)
+        return zip(numbers.tolist(), np.split(self.rows, starts[1:]), strict=True)
+
+    def codes(self, opened: Sequence[OpenedPartition]) -> npt.NDArray[Any]:
+        """Return the codes of the rows, as partitions have them."""
+        parts = [opened[number].chosen(rows).codes for number, rows in self.of_each()]
+        return np.concatenate(parts, axis=opened[0].row_axis)
 
 
 class Comparison(Protocol):
     """Queries that are compared with partitions."""
+
+    def is_by_query(self, mean_queries: float, /) -> bool:
+        """Return whether queries are best compared one after the other, each with all its partitions.
+
+        Args:
+            mean_queries: Queries that are compared with a partition, on average.
+        """
+        ...
 
     def keys(self, members: Int64s, opened: Sequence[OpenedPartition], limits: Doubles, /) -> tuple[Keys, Doubles]:
         """Return numbers that order the rows of partitions as their distances do.
@@ -75,13 +112,13 @@ class Comparison(Protocol):
         """
         ...
 
-    def candidates(self, hits: CandidateRows, opened: OpenedPartition, rows: Int64s, /) -> CandidateRows:
-        """Return rows of a partition with better keys, or with the vectors that `distances` needs.
+    def candidates(self, hits: CandidateRows, opened: Sequence[OpenedPartition], rows: RunRows, /) -> CandidateRows:
+        """Return rows of partitions with better keys, or with the vectors that `distances` needs.
 
         Args:
-            hits: The rows, with their keys and no vectors.
-            opened: The partition.
-            rows: Their places in it.
+            hits: The rows, with their keys and no vectors; at least one.
+            opened: The partitions.
+            rows: Where they are.
         """
         ...
 
@@ -126,9 +163,13 @@ class FlatComparison:
             keys *= opened.terms
         return np.negative(keys, out=keys)
 
-    def candidates(self, hits: CandidateRows, opened: OpenedPartition, rows: Int64s, /) -> CandidateRows:
+    def is_by_query(self, mean_queries: float, /) -> bool:
+        """Return whether partitions have one query each."""
+        return mean_queries <= 1
+
+    def candidates(self, hits: CandidateRows, opened: Sequence[OpenedPartition], rows: RunRows, /) -> CandidateRows:
         """Return the rows with their vectors."""
-        return replace(hits, vectors=opened.codes[rows])
+        return replace(hits, vectors=rows.codes(opened))
 
     def distances(self, candidates: CandidateRows) -> Doubles:
         """Return the distances of the vectors."""
@@ -155,18 +196,22 @@ class CodeComparison:
     """Compares codes: keys are distances.
 
     Args:
-        keys: Returns distances of the rows of a partition, as `Comparison.keys`.
+        keys: Returns distances of the rows of partitions, as `Comparison.keys`.
     """
 
-    def __init__(self, keys: Callable[[Int64s, OpenedPartition], Keys]) -> None:
+    def __init__(self, keys: Callable[[Int64s, Sequence[OpenedPartition]], Keys]) -> None:
         self._keys = keys
 
     def keys(self, members: Int64s, opened: Sequence[OpenedPartition], limits: Doubles, /) -> tuple[Keys, Doubles]:
         """Return distances, which are exact."""
         del limits
-        return joined([self._keys(members, partition) for partition in opened]), np.zeros(len(members))
+        return self._keys(members, opened), np.zeros(len(members))
 
-    def candidates(self, hits: CandidateRows, opened: OpenedPartition, rows: Int64s, /) -> CandidateRows:
+    def is_by_query(self, mean_queries: float, /) -> bool:
+        """Return whether partitions have one query each."""
+        return mean_queries <= 1
+
+    def candidates(self, hits: CandidateRows, opened: Sequence[OpenedPartition], rows: RunRows, /) -> CandidateRows:
         """Return the rows as they are."""
         del opened, rows
         return hits
@@ -179,8 +224,9 @@ class CodeComparison:
 def compare_bits(queries: Vectors) -> CodeComparison:
     """Return a comparison of bits, by the number of those that differ; shape (n, bytes)."""
 
-    def keys(members: Int64s, opened: OpenedPartition) -> Keys:
-        return np.stack([pair_distances(query[None], opened.codes, HAMMING) for query in queries[members]])
+    def keys(members: Int64s, opened: Sequence[OpenedPartition]) -> Keys:
+        bits = np.concatenate([partition.codes for partition in opened])
+        return np.stack([pair_distances(query[None], bits, HAMMING) for query in queries[members]])
 
     return CodeComparison(keys)
 
@@ -198,11 +244,13 @@ def compare_levels(queries: Vectors, levels: Bytes, metric: str, start: float, s
     offsets = queries.astype(np.float64).sum(axis=1) * start
     factors = (queries if metric == DOT else levels).astype(np.float32)
 
-    def keys(members: Int64s, opened: OpenedPartition) -> Keys:
-        rows, mine = opened.codes.astype(np.float32), factors[members]
-        scores = products(rows, mine).T.astype(np.float64)
+    def keys(members: Int64s, opened: Sequence[OpenedPartition]) -> Keys:
+        mine = factors[members]
+        scores = joined([products(partition.codes, mine).T for partition in opened])
+        scores = scores.astype(np.float64)
         if metric == DOT:
             return 1 - (offsets[members, None] + step * scores)
-        return np.maximum(squared_norms(mine)[:, None] + opened.terms - 2 * scores, 0) * step**2
+        terms = np.concatenate([partition.terms for partition in opened])
+        return np.maximum(squared_norms(mine)[:, None] + terms - 2 * scores, 0) * step**2
 
     return CodeComparison(keys)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,12 +16,15 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from lance_core.index.vector.candidates import CandidateRows
-    from lance_core.index.vector.comparisons import Bytes, Keys, OpenedPartition
+    from lance_core.index.vector.comparisons import Bytes, Keys, OpenedPartition, RunRows
     from lance_core.index.vector.distances import Doubles, Int64s, Vectors
 
 _LEVELS = 255
 _SPARSE = 8
 """Rows are looked up alone if there are so many times as many: picking them takes longer than looking up all others."""
+_EXACT_ROWS = 1 << 9
+_MANY = 12
+"""Queries of a partition from which on vectors are put together from entries."""
 _BLOCK_ITEMS = 1 << 18
 """Items of vectors that are put together from entries at a time, for the processor's cache."""
 
@@ -39,10 +41,10 @@ class EntryComparison:
     The distance of a query q to centroid c and entries e is the sum of ``|q - c|^2`` and, over the parts of a vector,
     of ``|e|^2 - 2 (q - c).e``. Keys are hits in one of two ways:
 
-    - For one query, what is summed is looked up in a table of the query for the partition, rounded to 256 levels:
-      Python maps bytes to bytes twice as fast as numpy looks numbers up. A partition that is compared again has the sum
-      of ``|e|^2 + 2 c.e`` of each row, so that one table of ``-2 q.e`` serves all.
-    - For several queries, entries are put together to vectors, which are multiplied with those of all queries.
+    - For few queries, each on its own, what is summed is looked up in a table of the query for the partition, rounded
+      to 256 levels: Python maps bytes to bytes twice as fast as numpy looks numbers up. A partition that is compared
+      again has the sum of ``|e|^2 + 2 c.e`` of each row, so that one table of ``-2 q.e`` serves all.
+    - For many queries, entries are put together to vectors, which are multiplied with those of all queries.
 
     Args:
         queries: Shape (n, dimensions).
@@ -57,33 +59,41 @@ class EntryComparison:
         self._squares = squares
         self._metric = metric
         self._longest = float(np.sqrt(squares.max(axis=1).sum(dtype=np.float64)))
+        self._tables: dict[int, _RoundedTables] = {}
 
-    @cached_property
-    def _shared(self) -> _RoundedTables:
-        """Tables of the query that serve all partitions."""
-        tables = _part_products(self._queries.astype(self._book.dtype), self._book)
-        tables *= -1 if self._metric == DOT else -2
-        return _RoundedTables(_of_bytes(tables))
+    def _shared(self, query: int) -> _RoundedTables:
+        """Return tables of a query that serve all partitions."""
+        tables = self._tables.get(query)
+        if tables is None:
+            products_of_parts = _part_products(self._queries[query : query + 1].astype(self._book.dtype), self._book)
+            products_of_parts *= -1 if self._metric == DOT else -2
+            tables = self._tables[query] = _RoundedTables(_of_bytes(products_of_parts))
+        return tables
 
     def keys(self, members: Int64s, opened: Sequence[OpenedPartition], limits: Doubles, /) -> tuple[Keys, Doubles]:
         """Return distances with the errors of rounded tables, or of products of matrices."""
+        count = sum([partition.codes.shape[1] for partition in opened])
+        if count <= _EXACT_ROWS:  # they get exact distances as candidates, which takes less than tables
+            return np.zeros((len(members), count)), np.full(len(members), np.inf)
+        centroids = np.stack([partition.centroid for partition in opened])
         with np.errstate(over="ignore", invalid="ignore"):
-            if self._metric == DOT:
-                residuals = [self._queries[members].astype(np.float64)] * len(opened)
-            else:
-                residuals = [self._residuals(members, partition.centroid) for partition in opened]
-            keys = self._looked_up(residuals, opened, float(limits[0])) if len(self._queries) == 1 else None
-            return keys or self._multiplied(residuals, opened)
+            keys = None
+            if len(members) == 1:
+                keys = self._looked_up(int(members[0]), centroids, opened, float(limits[0]))
+            return keys or self._multiplied(members, centroids, opened)
 
     def _errors(self, norms: Doubles) -> Doubles:
         """Return the largest rounding errors of products of entries and vectors of these lengths, with sums."""
-        error = (self._queries.shape[1] + 16) * float(np.finfo(self._book.dtype).eps)
+        error = (self._queries.shape[1] + 32) * float(np.finfo(self._book.dtype).eps)
         return error * ((norms + self._longest) ** 2 + (1 if self._metric == DOT else 0))
 
-    def _multiplied(self, residuals: Sequence[Doubles], opened: Sequence[OpenedPartition]) -> tuple[Keys, Doubles]:
+    def _multiplied(
+        self, members: Int64s, centroids: Vectors, opened: Sequence[OpenedPartition]
+    ) -> tuple[Keys, Doubles]:
         parts: list[Keys] = []
-        longest = np.zeros(len(residuals[0]))
-        for vectors, partition in zip(residuals, opened, strict=True):
+        longest = np.zeros(len(members))
+        for centroid, partition in zip(centroids, opened, strict=True):
+            vectors = self._residuals(members, centroid)
             squares, factors = squared_norms(vectors), vectors.astype(self._book.dtype)
             np.fmax(longest, np.sqrt(squares), out=longest)
             scores = np.empty((partition.codes.shape[1], len(vectors)), factors.dtype)
@@ -100,12 +110,11 @@ class EntryComparison:
         return joined(parts), self._errors(longest)
 
     def _looked_up(
-        self, residuals: Sequence[Doubles], opened: Sequence[OpenedPartition], limit: float
+        self, query: int, centroids: Vectors, opened: Sequence[OpenedPartition], limit: float
     ) -> tuple[Keys, Doubles] | None:
         """Return the keys of one query; None if they are too large for tables."""
-        vectors, codes = np.concatenate(residuals), [partition.codes for partition in opened]
+        vectors, terms = self._residuals(query, centroids), None
         squares = squared_norms(vectors)
-        rest = np.repeat(np.ones(len(opened)) if self._metric == DOT else squares, [part.shape[1] for part in codes])
         is_new = any(not partition.is_compared for partition in opened)
         if self._metric != DOT and (is_new or self._queries.dtype == np.float16):
             tables = _part_products(vectors.astype(self._book.dtype), self._book)
@@ -115,15 +124,16 @@ class EntryComparison:
             for partition in opened:
                 partition.is_compared = True
         else:
-            norms = np.sqrt(squared_norms(self._queries.astype(np.float64)))
-            rounded, errors = self._shared, self._errors(norms)
-            codes = [np.concatenate(codes, axis=1)]
+            norms = np.sqrt(squared_norms(self._queries[query : query + 1].astype(np.float64)))
+            rounded, errors = self._shared(query), self._errors(norms)
             if self._metric != DOT:
-                rest += np.concatenate([self._terms(partition) for partition in opened])
-                centroids = np.stack([partition.centroid for partition in opened]).astype(np.float64)
-                errors += self._errors(np.sqrt(squared_norms(centroids).max(keepdims=True)))
+                terms = np.concatenate([self._terms(partition) for partition in opened])
+                errors += self._errors(np.sqrt(squared_norms(centroids.astype(np.float64)).max(keepdims=True)))
         margins = errors + rounded.margin
-        return (rounded.totals(codes, rest, limit + margins[0])[None], margins) if np.isfinite(margins[0]) else None
+        if not np.isfinite(margins[0]):
+            return None
+        fixed, codes = np.ones(len(opened)) if self._metric == DOT else squares, [part.codes for part in opened]
+        return rounded.totals(codes, fixed, terms, limit + float(margins[0]))[None], margins
 
     def _terms(self, opened: OpenedPartition) -> Keys:
         """Return ``|e|^2 + 2 c.e`` of each row of a partition."""
@@ -133,15 +143,22 @@ class EntryComparison:
             terms = np.zeros(opened.codes.shape[1])
             for table, codes in zip(tables, opened.codes, strict=True):
                 terms += table.take(codes)
-            opened.terms = terms
+            opened.terms = terms.astype(self._book.dtype)
         return opened.terms
 
-    def _residuals(self, numbers: Int64s, centroid: Vectors) -> Doubles:
-        """Return queries less a centroid; those of half floats are rounded to half floats, as in pylance."""
+    def _residuals(self, numbers: Int64s | int, centroids: Vectors) -> Doubles:
+        """Return queries less centroids; half floats are rounded to such, as in pylance. With dot return the queries.
+
+        Args:
+            numbers: Shape (n,), or the number of one query.
+            centroids: Shape (n, dimensions), or one for all queries.
+        """
         queries = self._queries[numbers]
+        if self._metric == DOT:
+            return np.broadcast_to(queries.astype(np.float64), np.broadcast_shapes(queries.shape, centroids.shape))
         if queries.dtype == np.float16:
-            return (queries - centroid.astype(np.float16)).astype(np.float64)
-        return queries.astype(np.float64) - centroid
+            return (queries - centroids.astype(np.float16)).astype(np.float64)
+        return queries.astype(np.float64) - centroids
 
     def _entries(self, codes: Bytes) -> Iterator[tuple[slice, Vectors]]:
         """Put the entries of rows together, some rows at a time.
@@ -168,15 +185,17 @@ class EntryComparison:
             book.reshape(-1, width).take(chosen[:count], axis=0, out=rows, mode="clip")
             yield slice(start, start + count), rows.reshape(count, size)
 
-    def candidates(self, hits: CandidateRows, opened: OpenedPartition, rows: Int64s, /) -> CandidateRows:
+    def is_by_query(self, mean_queries: float, /) -> bool:
+        """Return whether tables of each query take less time than vectors that serve all queries."""
+        return mean_queries < _MANY
+
+    def candidates(self, hits: CandidateRows, opened: Sequence[OpenedPartition], rows: RunRows, /) -> CandidateRows:
         """Return the rows with their exact distances as keys."""
-        exact = np.empty(len(rows))
-        for part, entries in self._entries(opened.codes[:, rows]):
-            numbers = hits.queries[part] if len(self._queries) > 1 else hits.queries[:1]
-            if self._metric == DOT:
-                exact[part] = pair_distances(self._queries[numbers], entries, DOT)
-            else:
-                exact[part] = pair_distances(self._residuals(numbers, opened.centroid), entries, L2)
+        exact = np.empty(len(hits.rows))
+        centroids = np.stack([partition.centroid for partition in opened])
+        for part, entries in self._entries(rows.codes(opened)):
+            residuals = self._residuals(hits.queries[part], centroids[rows.owners[part]])
+            exact[part] = pair_distances(residuals, entries, DOT if self._metric == DOT else L2)
         return replace(hits, keys=exact, margins=np.zeros(len(exact)))
 
     def distances(self, candidates: CandidateRows) -> Doubles:
@@ -195,6 +214,7 @@ class _RoundedTables:
     """
 
     def __init__(self, tables: Vectors) -> None:
+        self._dtype = tables.dtype
         least = tables.min(axis=2)
         # Whole numbers follow from a product with 1 / step, which must be finite.
         smallest = 4 * float(np.finfo(tables.dtype).tiny)
@@ -206,46 +226,54 @@ class _RoundedTables:
         self._starts = least.sum(axis=1, dtype=np.float64) + half
         self.margin = half * (1 + 1e-4) if np.isfinite(self._starts).all() else np.inf
 
-    def totals(self, codes: Sequence[Bytes], rest: Doubles, limit: float) -> Doubles:
-        """Return the sum for each row of codes, by the table of these codes.
+    def totals(self, codes: Sequence[Bytes], fixed: Doubles, terms: Keys | None, limit: float) -> Keys:
+        """Return the sum for each row of codes, by the table of these codes, or the one for all.
 
         Args:
             codes: Each of shape (bytes, rows).
-            rest: Shape (all rows,): what is added to each sum.
+            fixed: Shape (codes,): what is added to each of their rows.
+            terms: Shape (all rows,): what is added besides.
             limit: Larger sums may become infinite.
 
         Returns:
             Shape (all rows,).
         """
-        lengths = [numbers.shape[1] for numbers in codes]
-        starts: Doubles = rest + np.repeat(self._starts, lengths)
-        half = len(codes[0]) // 2
-        levels = self._added_levels(codes, range(half))
+        lengths, num_bytes = [numbers.shape[1] for numbers in codes], len(codes[0])
+        starts = np.repeat((self._starts + fixed).astype(self._dtype), lengths)
+        if terms is not None:
+            starts += terms
+        levels = self._added_levels(codes, range(num_bytes // 2))
+        bounds = limit - starts
+        bounds *= 1 / self._step
         # Levels are not negative: rows that half of them bring over the limit need no others.
-        is_near = levels <= (limit - starts) / self._step
-        if np.count_nonzero(is_near) * _SPARSE > len(levels):
-            starts += (levels + self._added_levels(codes, range(half, len(codes[0])))) * self._step
+        near = np.flatnonzero(levels <= bounds)
+        rest = range(num_bytes // 2, num_bytes)
+        if len(near) * _SPARSE > len(levels):
+            levels += self._added_levels(codes, rest)
+            starts += np.multiply(levels, self._step, dtype=self._dtype)
             return starts
         ends = np.cumsum(lengths)
-        near = [
-            numbers[:, is_near[end - numbers.shape[1] : end]] for numbers, end in zip(codes, ends.tolist(), strict=True)
-        ]
-        totals = np.full(len(levels), np.inf)
-        levels = levels[is_near] + self._added_levels(near, range(half, len(codes[0])))
-        totals[is_near] = starts[is_near] + levels * self._step
+        parts = zip(codes, np.split(near, np.searchsorted(near, ends[:-1])), (ends - lengths).tolist(), strict=True)
+        levels = levels[near] + self._added_levels(
+            [numbers.take(at - start, axis=1) for numbers, at, start in parts], rest
+        )
+        totals = np.full(len(starts), np.inf, self._dtype)
+        totals[near] = starts[near] + np.multiply(levels, self._step, dtype=self._dtype)
         return totals
 
-    def _added_levels(self, codes: Sequence[Bytes], chosen: range) -> npt.NDArray[np.uint32]:
+    def _added_levels(self, codes: Sequence[Bytes], chosen: range) -> npt.NDArray[np.unsignedinteger]:
         """Return the totals of the levels of some bytes of each row."""
         # A sum over all lines at once would change the type of all levels first, which takes eight times as long.
         count = sum([stored.shape[1] for stored in codes])
-        totals = np.zeros(count, np.uint16 if len(chosen) * _LEVELS < 1 << 16 else np.uint32)
+        totals = np.zeros(count, np.uint16 if len(codes[0]) * _LEVELS < 1 << 16 else np.uint32)
         for at in chosen:
-            lines = [
-                stored[at].tobytes().translate(table[at]) for stored, table in zip(codes, self._levels, strict=True)
-            ]
-            totals += np.frombuffer(b"".join(lines), np.uint8)
-        return totals.astype(np.uint32)
+            if len(self._levels) == 1:
+                line = b"".join([stored[at] for stored in codes]).translate(self._levels[0][at])
+            else:
+                tables = zip(codes, self._levels, strict=True)
+                line = b"".join([stored[at].tobytes().translate(table[at]) for stored, table in tables])
+            totals += np.frombuffer(line, np.uint8)
+        return totals
 
 
 def _part_products(vectors: Vectors, book: Vectors) -> Vectors:

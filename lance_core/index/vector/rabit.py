@@ -8,6 +8,7 @@ estimate by the sign alone is bad, and so misses some of the nearest at times; h
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Never, TypeAlias, cast
 
 import numpy as np
@@ -25,10 +26,12 @@ from lance_core.format.index.rabit import (
     decode_extra,
     decode_signs,
 )
-from lance_core.index.vector.comparisons import CodeComparison, OpenedPartition
+from lance_core.index.vector.comparisons import CodeComparison, OpenedPartition, joined
 from lance_core.index.vector.distances import DOT, products, squared_norms
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from lance_core.format.index.rabit import RabitLayout
     from lance_core.index.vector.codes import Block
     from lance_core.index.vector.comparisons import Comparison
@@ -46,13 +49,26 @@ class RabitPartition(OpenedPartition):
 
     Attributes:
         codes: Signs, eight in a byte, shape (bytes, rows).
+        num_rounded: Rows, the first ones, whose products with the signs are rounded.
         terms: Shape (rows,), what is added to the estimate of each row.
         scales: Shape (rows,), what the product of each row and the query is multiplied by.
         extra: Extra bits, shape (rows, size); of no items if there are none.
     """
 
+    num_rounded: int
     scales: Doubles
     extra: Bytes
+
+    def chosen(self, rows: Int64s) -> RabitPartition:
+        """Return some rows, by their ascending places."""
+        return replace(
+            self,
+            codes=self.codes.take(rows, axis=1),
+            terms=self.terms[rows],
+            num_rounded=int(np.searchsorted(rows, self.num_rounded)),
+            scales=self.scales[rows],
+            extra=self.extra[rows],
+        )
 
     @property
     def num_bytes(self) -> int:
@@ -91,7 +107,15 @@ class RabitCodes:
             np.asarray(values.field(name)).astype(np.float64)
             for name in (EXTRA_FACTORS if layout.num_extra else SIGN_FACTORS)
         )
-        return RabitPartition(codes=signs, terms=terms, scales=scales, extra=extra, centroid=centroid)
+        return RabitPartition(
+            codes=signs,
+            row_axis=1,
+            terms=terms,
+            num_rounded=len(values) // BLOCK_ROWS * BLOCK_ROWS,
+            scales=scales,
+            extra=extra,
+            centroid=centroid,
+        )
 
     def compared(self, queries: Vectors) -> Comparison:
         """Return a comparison with estimated distances."""
@@ -145,37 +169,49 @@ class _RabitEstimate:
         self._metric = metric
         self._tables, self._starts, self._widths = _levels(rotated)
 
-    def __call__(self, members: Int64s, opened: OpenedPartition) -> Doubles:
+    def __call__(self, members: Int64s, opened: Sequence[OpenedPartition]) -> Doubles:
         """Return the estimated distances, shape (n, rows)."""
-        partition = cast("RabitPartition", opened)
+        partitions = cast("Sequence[RabitPartition]", opened)
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            totals = self._sign_products(members, partition.codes)
+            totals = self._sign_products(members, partitions)
             totals *= self._factor
-            if partition.extra.shape[1]:
-                totals += products(partition.extra.astype(np.float32), self._rotated[members]).T
+            if partitions[0].extra.shape[1]:
+                rotated = self._rotated[members]
+                totals += joined([products(part.extra, rotated).T for part in partitions])
             totals -= (self._factor - 0.5) * self._totals[members, None]
-            totals *= partition.scales
-            queries, centroid = self._queries[members], partition.centroid.astype(np.float64)
+            totals *= np.concatenate([part.scales for part in partitions])
+            terms, lengths = (
+                np.concatenate([part.terms for part in partitions]),
+                [len(part.terms) for part in partitions],
+            )
+            queries = self._queries[members]
+            centroids = np.stack([part.centroid for part in partitions]).astype(np.float64)
             if self._metric != DOT:
-                return totals + partition.terms + squared_norms(queries - centroid)[:, None]
+                squares = np.stack([squared_norms(queries - centroid) for centroid in centroids], axis=1)
+                return totals + terms + np.repeat(squares, lengths, axis=1)
             # The term of a row is of the centroid. It counts as far as the query points to the centroid.
-            near = queries @ centroid
-            share = np.nan_to_num(near / (centroid @ centroid), posinf=0, neginf=0)
-            return totals + share[:, None] * (partition.terms - 1) + (1 - near)[:, None]
+            near = queries @ centroids.T
+            share = np.nan_to_num(near / squared_norms(centroids), posinf=0, neginf=0)
+            return totals + np.repeat(share, lengths, axis=1) * (terms - 1) + np.repeat(1 - near, lengths, axis=1)
 
-    def _sign_products(self, members: Int64s, codes: Bytes) -> Doubles:
+    def _sign_products(self, members: Int64s, partitions: Sequence[RabitPartition]) -> Doubles:
         """Return the sum of the items of queries where the sign of a row is positive, rounded as pylance does."""
+        codes = np.concatenate([part.codes for part in partitions], axis=1)
         num_bytes, num_rows = codes.shape
-        whole = num_rows // BLOCK_ROWS * BLOCK_ROWS
-        levels = np.zeros((len(members), whole), np.float32)  # whole numbers far below 2^24 are exact
-        for number in range(num_bytes if whole else 0):
-            levels += self._tables[members, number].take(codes[number, :whole], axis=1)
-        totals = np.empty((len(members), num_rows))
-        totals[:, :whole] = levels * self._widths[members, None] + 2 * num_bytes * self._starts[members, None]
-        if whole < num_rows:
-            signs = np.unpackbits(codes[:, whole:], axis=0, bitorder="little", count=8 * num_bytes)
-            signs = signs.reshape(8 * num_bytes, -1)
-            totals[:, whole:] = self._rotated[members].astype(np.float64) @ signs
+        levels = np.zeros((len(members), num_rows), np.float32)  # whole numbers far below 2^24 are exact
+        for number in range(num_bytes):
+            levels += self._tables[members, number].take(codes[number], axis=1)
+        totals = levels * self._widths[members, None] + 2 * num_bytes * self._starts[members, None]
+        ends = np.cumsum([part.codes.shape[1] for part in partitions]).tolist()
+        exact = np.concatenate(
+            [
+                np.arange(end - part.codes.shape[1] + part.num_rounded, end)
+                for part, end in zip(partitions, ends, strict=True)
+            ]
+        )
+        if len(exact):
+            signs = np.unpackbits(codes[:, exact], axis=0, bitorder="little", count=8 * num_bytes)
+            totals[:, exact] = self._rotated[members].astype(np.float64) @ signs.reshape(8 * num_bytes, -1)
         return totals
 
 

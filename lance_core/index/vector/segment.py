@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import deque
 from functools import cached_property
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,11 +34,14 @@ from lance_core.index.files import read_ranges
 from lance_core.index.protocol import MODEL
 from lance_core.index.vector.candidates import CandidateRows, Candidates
 from lance_core.index.vector.codes import FlatCodes, ProductCodes, ScalarCodes, bytes_of_row, columns_of, joined_columns
+from lance_core.index.vector.comparisons import RunRows
 from lance_core.index.vector.distances import COSINE, HAMMING, L2, all_distances, normalized, pair_distances
 from lance_core.index.vector.rabit import RabitCodes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    import numpy.typing as npt
 
     from lance_core.file.read.reader import DataFileReader
     from lance_core.format.index.rabit import RabitLayout
@@ -58,6 +60,9 @@ _ENOUGH = 5
 """Without a number of partitions, more are searched until so many times as many rows as wanted were compared."""
 
 
+_SPARSE = 4
+"""Of a partition with so many times as many rows as are searched, the codes of these are picked before they are
+compared."""
 _RUN_BYTES = 16 << 20
 """Bytes of partitions that are read together, which spares most of the steps of a read."""
 _ROW_NUMBER_BYTES = 8
@@ -159,15 +164,15 @@ class VectorSegment(KeepsLast):
 
     # -------------------------------------------------------------------------------------------------------- search
 
-    def search(self, queries: Vectors, probes: Probes, k: int, top: TopRows, locator: RowLocator) -> None:
+    def search(self, queries: Vectors, probes: Probes, k: int, top: TopRows, searched: SearchedRows) -> None:
         """Find the nearest rows.
 
         Args:
             queries: Shape (queries, dimensions).
             probes: Partitions to search.
             k: Rows that are wanted for each query.
-            top: Where the nearest rows are kept; its queries have the numbers of these.
-            locator: Finds rows.
+            top: Where the nearest rows are kept, by their positions; its queries have the numbers of these.
+            searched: The rows to search.
 
         Raises:
             CorruptDataError: A file is damaged.
@@ -181,16 +186,14 @@ class VectorSegment(KeepsLast):
         # A tiny step below, lest a power that is whole is rounded up.
         first = min(max(int(np.ceil(total**probes.effort - 1e-9)), probes.minimum), most) if total else 0
         self._prepare(np.unique(order[:, :first]).tolist())
-        search = _PartitionSearch(self, model.codes.compared(queries), top, locator)
+        search = _PartitionSearch(self, model.codes.compared(queries), top, searched)
         search.add(order[:, : min(first, 1)])  # bounds from the nearest partition spare most rows of the others
         search.add(order[:, min(first, 1) : first])
-        for at in range(first, most):
-            lacking = np.flatnonzero(search.num_compared < _ENOUGH * k)
-            if not len(lacking):
-                break
-            column = np.full((len(queries), 1), -1)
-            column[lacking, 0] = order[lacking, at]
-            search.add(column)
+        while first < most and (is_lacking := search.num_compared < _ENOUGH * k).any():
+            # Twice as many each time: few rows that match a filter may be anywhere.
+            more = min(max(2 * first, 1), most)
+            search.add(np.where(is_lacking[:, None], order[:, first:more], -1))
+            first = more
         search.finish()
 
     @cached_property
@@ -357,25 +360,23 @@ def _alone(array: Any) -> Any:
 
 
 class RowLocator:
-    """Finds the rows of partitions.
+    """Finds the rows of partitions, and remembers where they are.
 
     Args:
-        locate: Returns the address of each row number; -1 for rows that are not searched.
-        is_kept: Remember the addresses of partitions.
+        locate: Returns the position of each row number among the rows of a version; -1 for rows that are not live.
     """
 
-    def __init__(self, locate: Callable[[Int64s], Int64s], *, is_kept: bool) -> None:
+    def __init__(self, locate: Callable[[Int64s], Int64s]) -> None:
         self._locate = locate
-        self._cache: BoundedCache[int, tuple[Int64s, Int64s]] | None = BoundedCache() if is_kept else None
+        self._cache: BoundedCache[int, tuple[Int64s, Int64s]] = BoundedCache()
 
     def of(self, number: int, rows: Int64s) -> tuple[Int64s, Int64s]:
-        """Return the addresses of the rows of a partition, and the places of those that are not searched."""
-        cached = None if self._cache is None else self._cache.get(number)
+        """Return the positions of the rows of a partition, and the places of those that have none."""
+        cached = self._cache.get(number)
         if cached is None:
-            addresses = self._locate(rows)
-            cached = addresses, np.flatnonzero(addresses < 0)
-            if self._cache is not None:
-                self._cache.put(number, cached, sum(array.nbytes for array in cached))
+            positions = self._locate(rows)
+            cached = positions, np.flatnonzero(positions < 0)
+            self._cache.put(number, cached, sum(array.nbytes for array in cached))
         return cached
 
 
@@ -384,13 +385,38 @@ class _Probed(NamedTuple):
 
     Attributes:
         opened: Its codes.
-        addresses: Shape (rows,).
-        gone: Places of the rows that are not searched.
+        positions: Shape (rows,); -1 for rows that are not searched.
+        gone: Places of these.
     """
 
     opened: OpenedPartition
-    addresses: Int64s
+    positions: Int64s
     gone: Int64s
+
+
+@frozen(kw_only=True)
+class SearchedRows:
+    """The rows of a segment that are searched.
+
+    Attributes:
+        locator: Finds rows.
+        mask: Shape (rows of the version + 1,), which of them are searched, and a last item that is false; None for all.
+    """
+
+    locator: RowLocator
+    mask: npt.NDArray[np.bool_] | None
+
+    def of(self, number: int, rows: Int64s, opened: OpenedPartition) -> _Probed:
+        """Return a partition with the rows that are searched; with no others, if these are few."""
+        positions, gone = self.locator.of(number, rows)
+        if self.mask is not None:
+            is_searched = self.mask.take(positions)  # rows that are not live ask for the last item
+            searched = np.flatnonzero(is_searched)
+            if len(searched) * _SPARSE < len(rows):
+                opened = opened.chosen(searched) if len(searched) else opened
+                return _Probed(opened, positions[searched], gone[:0])
+            positions, gone = np.where(is_searched, positions, -1), np.flatnonzero(~is_searched)
+        return _Probed(opened, positions, gone)
 
 
 class _PartitionSearch:
@@ -400,14 +426,14 @@ class _PartitionSearch:
         segment: The segment.
         comparison: The queries.
         top: Where the nearest rows are kept.
-        locator: Finds rows.
+        searched: The rows to search.
     """
 
-    def __init__(self, segment: VectorSegment, comparison: Comparison, top: TopRows, locator: RowLocator) -> None:
+    def __init__(self, segment: VectorSegment, comparison: Comparison, top: TopRows, searched: SearchedRows) -> None:
         self._segment = segment
         self._comparison = comparison
         self._top = top
-        self._locator = locator
+        self._searched = searched
         self._candidates = Candidates(len(top.bounds), top.k if top.lower == -np.inf else None)
         self.num_compared = np.zeros(len(top.bounds), np.int64)
         """Shape (queries,): rows that each query was compared with."""
@@ -416,53 +442,59 @@ class _PartitionSearch:
         """Search partitions, shape (queries, partitions), for the queries that chose them; -1 is none."""
         asking, _ = np.nonzero(chosen >= 0)
         flat = chosen[chosen >= 0]
+        numbers = np.unique(flat)
+        if len(numbers) and self._comparison.is_by_query(len(flat) / len(numbers)):
+            for query in np.unique(asking).tolist():
+                self._add(np.unique(chosen[query][chosen[query] >= 0]), [np.array([query])])
+            return
         order = np.argsort(flat, kind="stable")
-        numbers, starts = np.unique(flat[order], return_index=True)
-        bounds = pairwise([*starts.tolist(), len(flat)])
+        self._add(numbers, np.split(asking[order], np.searchsorted(flat[order], numbers)[1:]))
+
+    def _add(self, numbers: Int64s, members: Sequence[Int64s]) -> None:
+        """Search partitions for the queries that are beside each, or all for the same ones."""
         run: list[_Probed] = []
         # Those of one query are compared together, which spares most of the steps, unless all rows are candidates.
-        most = _RUN_BYTES if len(chosen) == 1 and self._top.lower == -np.inf else 0
+        most = _RUN_BYTES if len(members) == 1 and self._top.lower == -np.inf else 0
         num_bytes = 0
-        for (number, rows, opened), (start, end) in zip(self._segment.opened(numbers.tolist()), bounds, strict=True):
-            addresses, gone = self._locator.of(number, rows)
-            if len(gone) < len(rows):
-                run.append(_Probed(opened, addresses, gone))
-                num_bytes += opened.num_bytes
+        for at, (number, rows, opened) in enumerate(self._segment.opened(numbers.tolist())):
+            probed = self._searched.of(number, rows, opened)
+            if len(probed.gone) < len(probed.positions):
+                run.append(probed)
+                num_bytes += probed.opened.num_bytes
             if num_bytes > most:
-                self._compare(run, asking[order[start:end]])
+                self._compare(run, members[at if len(members) > 1 else 0])
                 run.clear()
                 num_bytes = 0
-        self._compare(run, asking[:1])
+        if run:
+            self._compare(run, members[0])
 
     def _compare(self, run: Sequence[_Probed], members: Int64s) -> None:
         """Compare queries with partitions."""
-        if not run:
-            return
-        ends = np.cumsum([len(probed.addresses) for probed in run])
-        self.num_compared[members] += ends[-1] - sum(len(probed.gone) for probed in run)
-        keys, margins = self._comparison.keys(
-            members, [probed.opened for probed in run], self._candidates.limits[members]
-        )
+        opened = [probed.opened for probed in run]
+        ends = np.cumsum([len(probed.positions) for probed in run])
+        keys, margins = self._comparison.keys(members, opened, self._candidates.limits[members])
+        positions = np.concatenate([probed.positions for probed in run])
+        num_gone = 0
         for probed, end in zip(run, ends.tolist(), strict=True):
             if len(probed.gone):
-                keys[:, end - len(probed.addresses) + probed.gone] = np.inf
+                keys[:, end - len(probed.positions) + probed.gone] = np.inf
+                num_gone += len(probed.gone)
+        self.num_compared[members] += len(positions) - num_gone
         at, near = self._candidates.near(members, keys, margins)
-        owners = np.searchsorted(ends, near, side="right")
-        for owner in np.unique(owners).tolist():
-            probed, hits = run[owner], np.flatnonzero(owners == owner)
-            rows = near[hits] - (ends[owner] - len(probed.addresses))
-            if len(probed.gone):
-                is_searched = probed.addresses[rows] >= 0
-                hits, rows = hits[is_searched], rows[is_searched]
+        if num_gone:
+            is_searched = positions[near] >= 0
+            at, near = at[is_searched], near[is_searched]
+        if len(near):
+            owners = np.searchsorted(ends, near, side="right")
+            rows = RunRows(owners, near - (ends[owners] - np.diff(ends, prepend=0)[owners]))
             candidates = CandidateRows(
-                queries=members[at[hits]],
-                keys=keys[at[hits], near[hits]].astype(np.float64),
-                margins=margins[at[hits]],
-                rows=probed.addresses[rows],
-                vectors=np.empty((len(rows), 0)),
+                queries=members[at],
+                keys=keys[at, near].astype(np.float64),
+                margins=margins[at],
+                rows=positions[near],
+                vectors=np.empty((len(near), 0)),
             )
-            if len(rows):
-                self._candidates.add(self._comparison.candidates(candidates, probed.opened, rows))
+            self._candidates.add(self._comparison.candidates(candidates, opened, rows))
         if self._top.lower > -np.inf:  # all rows are candidates: do not hold those of all partitions
             self.finish()
 

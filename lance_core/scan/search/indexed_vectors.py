@@ -19,20 +19,22 @@ from lance_core.format.table.fragment_reuse import find_fragment_reuse
 from lance_core.format.table.index_metadata import holds_row_ids, index_fields
 from lance_core.index.files import SegmentFiles
 from lance_core.index.moved import load_later_moves
-from lance_core.index.row_moves import RowPositions
 from lance_core.index.vector.distances import default_metric
-from lance_core.index.vector.segment import RowLocator, VectorSegment
-from lance_core.scan.fragment_reader import row_places
+from lance_core.index.vector.segment import RowLocator, SearchedRows, VectorSegment
+from lance_core.scan.fragment_reader import readers_of, row_places
 from lance_core.scan.fragments import matching_by_fragment
 from lance_core.scan.indexed import naming_index
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
 
     from lance_core.format.table.fragment import Fragment
     from lance_core.format.table.index_metadata import IndexMetadata
     from lance_core.format.table.manifest import Manifest
     from lance_core.index.moved import LaterMoves
+    from lance_core.index.row_moves import RowPositions
     from lance_core.index.vector.distances import Doubles, Int64s
     from lance_core.scan.open_files import OpenFiles
     from lance_core.scan.plan import ScanPlan
@@ -124,29 +126,29 @@ def _search(
     *,
     segments: Sequence[tuple[IndexMetadata, VectorSegment]],
 ) -> IndexedRows:
-    all_ids = ids_of(fragments)
-    covered: list[Int64s] = []
-    reuse = find_fragment_reuse(manifest.indices)
+    covered = [np.fromiter(entry.fragment_ids or (), np.int64) for entry, _ in segments]
+    ids = np.intersect1d(ids_of(fragments), np.concatenate(covered))
     is_exact = all(segment.model.codes.is_exact for _, segment in segments)
     factor = None if is_exact else nearest.refine_factor
     top = nearest.top() if factor is None else nearest.top(factor, has_range=False)
-    for entry, segment in segments:
-        covered.append(np.fromiter(entry.fragment_ids or (), np.int64))
-        ids = np.intersect1d(all_ids, covered[-1]).tolist()
-        if ids:
-            by_row_id = manifest.uses_stable_row_ids and holds_row_ids(entry)
-            moves = None if by_row_id or reuse is None else _moves(files, reuse)
-            make = partial(_locator, files, fragments, ids, moves, by_row_id=by_row_id)
-            if prefilter is not None:
-                mine = sorted(with_ids(fragments, ids), key=lambda fragment: fragment.id)
-                locator = RowLocator(_matching(files, mine, prefilter, make()), is_kept=False)
-            elif len(fragments) < len(manifest.fragments):
-                locator = RowLocator(make(), is_kept=False)
-            else:
-                locator = segment.kept_for(manifest, lambda make=make: RowLocator(make(), is_kept=True))
-            segment.search(nearest.queries, nearest.probes, nearest.k * (factor or 1), top, locator)
-    rest, metric = without_ids(fragments, covered), segments[0][1].model.metric
-    return IndexedRows(metric=metric, rows=top.finish(), is_exact=is_exact, uncovered=rest)
+    queries, distances, rows = top.finish()
+    if len(ids):
+        positions = readers_of(files, manifest.fragments).positions
+        mask = None
+        if prefilter is not None or len(fragments) < len(manifest.fragments):
+            mask = _searched(files, with_ids(fragments, ids.tolist()), prefilter, positions)
+        for entry, segment in segments:
+            locator = segment.kept_for(manifest, partial(_locator, manifest, files, entry, positions))
+            searched = SearchedRows(locator=locator, mask=mask)
+            segment.search(nearest.queries, nearest.probes, nearest.k * (factor or 1), top, searched)
+        queries, distances, rows = top.finish()
+        rows = positions.addresses(rows)
+    return IndexedRows(
+        metric=segments[0][1].model.metric,
+        rows=(queries, distances, rows),
+        is_exact=is_exact,
+        uncovered=without_ids(fragments, covered),
+    )
 
 
 def _moves(files: OpenFiles, reuse: IndexMetadata) -> LaterMoves:
@@ -156,35 +158,26 @@ def _moves(files: OpenFiles, reuse: IndexMetadata) -> LaterMoves:
     return moves
 
 
-def _locator(
-    files: OpenFiles, fragments: Sequence[Fragment], ids: Sequence[int], moves: LaterMoves | None, *, by_row_id: bool
-) -> Callable[[Int64s], Int64s]:
-    """Return a function that finds the live rows of a segment's entries in some fragments; -1 for all others."""
-    locate = row_places(files, with_ids(fragments, ids), by_row_id=by_row_id)
-    return locate if moves is None else lambda rows: locate(moves(rows))
+def _locator(manifest: Manifest, files: OpenFiles, entry: IndexMetadata, positions: RowPositions) -> RowLocator:
+    """Return what finds the live rows of a segment's entries in the fragments that it covers."""
+    by_row_id = manifest.uses_stable_row_ids and holds_row_ids(entry)
+    reuse = None if by_row_id else find_fragment_reuse(manifest.indices)
+    moves = None if reuse is None else _moves(files, reuse)
+    fragments = manifest.fragments.select(sorted(entry.fragment_ids or ()))
+    locate = row_places(files, fragments, by_row_id=by_row_id)
+    return RowLocator(lambda rows: positions.of(locate(rows if moves is None else moves(rows))))
 
 
-def _matching(
-    files: OpenFiles, fragments: Sequence[Fragment], prefilter: ScanPlan, locate: Callable[[Int64s], Int64s]
-) -> Callable[[Int64s], Int64s]:
-    """Return a function that finds rows as another one does, but only those that match a filter.
-
-    Args:
-        files: The dataset's open files.
-        fragments: The fragments, by ascending id.
-        prefilter: The filter.
-        locate: Finds live rows.
-    """
-    ids = np.array([fragment.id for fragment in fragments], np.int64)
-    positions = RowPositions(ids, np.array([fragment.physical_rows for fragment in fragments], np.int64))
-    starts = dict(zip(ids.tolist(), positions.starts.tolist(), strict=True))
-    mask = np.zeros(positions.total, np.bool_)
+def _searched(
+    files: OpenFiles, fragments: Sequence[Fragment], prefilter: ScanPlan | None, positions: RowPositions
+) -> npt.NDArray[np.bool_]:
+    """Return which rows of a version are in some fragments and match a filter, and a last item that is false."""
+    mask = np.zeros(positions.total + 1, np.bool_)
+    if prefilter is None:
+        for fragment in fragments:
+            start = positions.start(fragment.id)
+            mask[start : start + fragment.physical_rows] = True
+        return mask
     for reader, offsets in matching_by_fragment(files, fragments, prefilter):
-        mask[starts[reader.fragment.id] + offsets] = True
-
-    def matching(rows: Int64s) -> Int64s:
-        addresses = locate(rows)
-        slots = positions.of(addresses)
-        return np.where((slots >= 0) & mask[slots], addresses, -1)
-
-    return matching
+        mask[positions.start(reader.fragment.id) + offsets] = True
+    return mask

@@ -1,5 +1,7 @@
 """Kernels of vector search: compared with sorting all distances in double precision."""
 
+from unittest import mock
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -7,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lance_core
-from lance_core.index.vector import entries, segment
+from lance_core.index.vector import distances, entries, segment
 from lance_core.index.vector.candidates import CandidateRows
-from lance_core.index.vector.comparisons import OpenedPartition
-from lance_core.index.vector.distances import pair_distances, products
+from lance_core.index.vector.comparisons import OpenedPartition, RunRows
+from lance_core.index.vector.distances import computable, pair_distances, products
 from lance_core.index.vector.entries import EntryComparison, squares_of
 from lance_core.index.vector.kmeans import nearest_centroids, train_centroids
 from lance_core.index.vector.top_rows import ExactSearch, TopRows
@@ -67,59 +69,81 @@ def test_rows_that_come_late_in_many_parts_are_ranked():
     seed=st.integers(0, 1000),
     metric=st.sampled_from(["l2", "dot"]),
     dtype=st.sampled_from(["f2", "f4", "f8"]),
-    sizes=st.sampled_from([(4, 1), (8, 1), (8, 3), (4, 3)]),
+    sizes=st.sampled_from([(4, 1, 1), (8, 1, 1), (8, 3, 3), (4, 3, 3), (8, 3, 1)]),
     scale=st.sampled_from([1.0, 1e-3, 1e18, 1e-20]),
 )
 @settings(max_examples=60, deadline=None)
 def test_keys_of_entries_are_off_by_less_than_their_margins(seed, metric, dtype, sizes, scale):
     rng = np.random.default_rng(seed)
-    num_bits, num_queries = sizes
+    num_bits, num_queries, num_compared = sizes
     scale = float(np.clip(scale, 1e-3, 10)) if dtype == "f2" else scale
     parts, size = 6, 3
     book = (rng.normal(size=(parts, 1 << num_bits, size)) * scale).astype(dtype)
     queries = (rng.normal(size=(num_queries, parts * size)) * scale).astype(dtype)
     computed = book.astype("f4") if dtype == "f2" else book
     comparison = EntryComparison(queries, computed, squares_of(computed), metric)
-    members, partitions, expected = np.arange(num_queries), [], []
+    members = np.arange(num_queries)[-num_compared:]
+    partitions, expected = [], []
     for rows in (50, 1, 30):
         numbers = rng.integers(0, 1 << num_bits, (parts, rows))
         codes = numbers if num_bits == 8 else numbers[0::2] | numbers[1::2] << 4
         centroid = (rng.normal(size=parts * size) * scale).astype(dtype)
-        partitions.append(OpenedPartition(codes=codes.astype(np.uint8), centroid=centroid))
+        partitions.append(OpenedPartition(codes=codes.astype(np.uint8), row_axis=1, centroid=centroid))
         stored = book[np.arange(parts)[:, None], numbers].transpose(1, 0, 2).reshape(rows, -1)
         residuals = queries - centroid if dtype == "f2" else queries.astype("f8") - centroid
         compared = queries if metric == "dot" else residuals
-        expected.append([pair_distances(query[None], stored, metric) for query in compared])
+        expected.append([pair_distances(query[None], stored, metric) for query in compared[members]])
     exact = np.concatenate(expected, axis=1)
-    for _ in range(2):  # later comparisons use what the first one leaves
-        keys, margins = comparison.keys(members, partitions, np.full(num_queries, np.inf))
-        is_sure = np.isfinite(keys) & np.isfinite(margins)[:, None]
-        assert is_sure.all() or scale == 1e18
-        assert (np.abs(keys - exact)[is_sure] <= np.broadcast_to(margins[:, None], keys.shape)[is_sure]).all()
-    limits = exact.min(axis=1) + abs(exact.min(axis=1)) * 0.01
-    bounded, margins = comparison.keys(members, partitions, limits)
-    is_near = keys <= (limits + margins)[:, None]
-    assert (bounded == keys)[is_near].all()
-    rows = np.array([7, 3, 29])
-    lines = {"queries": members[[0, -1, 0]], "rows": rows, "vectors": np.empty((3, 0))}
+    few_keys, few_margins = comparison.keys(members, partitions, np.full(len(members), np.inf))
+    assert not few_keys.any()
+    assert np.isinf(few_margins).all()
+    with mock.patch.object(entries, "_EXACT_ROWS", 0):
+        for _ in range(2):  # later comparisons use what the first one leaves
+            keys, margins = comparison.keys(members, partitions, np.full(len(members), np.inf))
+            is_sure = np.isfinite(keys) & np.isfinite(margins)[:, None]
+            assert is_sure.all() or scale == 1e18
+            assert (np.abs(keys - exact)[is_sure] <= np.broadcast_to(margins[:, None], keys.shape)[is_sure]).all()
+        limits = exact.min(axis=1) + abs(exact.min(axis=1)) * 0.01
+        bounded, margins = comparison.keys(members, partitions, limits)
+        is_near = keys <= (limits + margins)[:, None]
+        assert (bounded == keys)[is_near].all()
+    rows = RunRows(np.array([0, 2, 2]), np.array([49, 3, 29]))
+    at = np.array([0, -1, 0])
+    lines = {"queries": members[at], "rows": np.arange(3), "vectors": np.empty((3, 0))}
     found = CandidateRows(keys=np.zeros(3), margins=np.ones(3), **lines)
-    better = comparison.candidates(found, partitions[2], rows)
-    assert better.keys == pytest.approx(exact[lines["queries"], 51 + rows], rel=1e-12, abs=0)
+    better = comparison.candidates(found, partitions, rows)
+    assert better.keys == pytest.approx(exact[at, np.array([0, 51, 51])[rows.owners] + rows.rows], rel=1e-12, abs=0)
     assert not better.margins.any()
 
 
 def test_entries_are_put_together_in_bounded_memory(monkeypatch):
     monkeypatch.setattr(entries, "_BLOCK_ITEMS", 64)
+    monkeypatch.setattr(entries, "_EXACT_ROWS", 0)
     sizes = []
     monkeypatch.setattr(entries, "products", lambda left, right: sizes.append(left.size) or products(left, right))
     rng = np.random.default_rng(0)
     book, codes = rng.normal(size=(4, 256, 2)), rng.integers(0, 256, (4, 100)).astype(np.uint8)
-    partition = OpenedPartition(codes=codes, centroid=np.zeros(8))
+    partition = OpenedPartition(codes=codes, row_axis=1, centroid=np.zeros(8))
     EntryComparison(rng.normal(size=(2, 8)), book, squares_of(book), "l2").keys(
         np.arange(2), [partition], np.full(2, np.inf)
     )
     assert sum(sizes) == 800
     assert max(sizes) <= 64
+
+
+def test_half_floats_are_widened_as_numpy_does():
+    every = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
+    finite = every[np.isfinite(every)]
+    for halves in (every, finite, np.concatenate([np.tile(finite, 2), every[::-1]])[::3], finite[:0]):
+        assert computable(halves).dtype == np.float32
+        np.testing.assert_array_equal(computable(halves), halves.astype(np.float32))
+
+
+def test_bytes_are_multiplied_some_rows_at_a_time(monkeypatch):
+    monkeypatch.setattr(distances, "_WIDENED_BYTES", 40)
+    rng = np.random.default_rng(0)
+    levels, factors = rng.integers(0, 256, (25, 8), np.uint8), rng.integers(0, 256, (3, 8)).astype(np.float32)
+    assert (products(levels, factors) == levels.astype(int) @ factors.T.astype(int)).all()
 
 
 @pytest.mark.parametrize("count", [1, 5, 70, 400])
