@@ -22,18 +22,21 @@ from lance_core.encoding.arrow_values import (
     unpack_bits,
 )
 from lance_core.encoding.kernels import aranges, numbers_array
+from lance_core.encoding.repdef import NO_LEVELS, Levels
 from lance_core.encoding.shred import Nesting, build_levels
 from lance_core.errors import CorruptDataError, InvalidInputError
 from lance_core.format.blobs import described, is_first_version
+from lance_core.format.file.page_layout import Layer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import numpy.typing as npt
 
-    from lance_core.encoding.repdef import Levels, Mask, Slots
+    from lance_core.encoding.repdef import Mask, Slots
     from lance_core.format.schema import Field
 
+_DICTIONARY = pa.dictionary(pa.int8(), pa.int8()).id
 _LIST_TYPES = ("list", "list.struct", "large_list", "large_list.struct", "map")
 
 
@@ -89,6 +92,9 @@ def shred(path: LeafPath, array: pa.Array) -> tuple[Levels, pa.Array]:
     Returns:
         Levels, and the values that have a slot.
     """
+    if len(path.fields) == 1 and array.type.id != _DICTIONARY:  # by far the most columns
+        is_null = null_mask(array) if array.null_count else None
+        return NO_LEVELS if is_null is None else Levels((Layer.NULLABLE_ITEM,), None, is_null.astype(np.uint16)), array
     nestings: list[Nesting] = []
     masked: Mask | None = None
     lists_left = sum(map(is_list_field, path.fields))

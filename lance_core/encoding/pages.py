@@ -23,7 +23,7 @@ from lance_core.encoding.codecs import packed_struct
 from lance_core.encoding.layouts import blob, constant, full_zip, mini_block, small_page
 from lance_core.encoding.layouts.page import Decoded
 from lance_core.encoding.leaves import shred
-from lance_core.encoding.repdef import Levels, max_def, max_rep, max_visible_def
+from lance_core.encoding.repdef import Levels, max_def, max_rep, max_visible_def, null_slots
 from lance_core.encoding.values import DictionaryValues, FixedListValues, FixedValues, StructValues, VariableValues
 from lance_core.errors import InvalidInputError
 from lance_core.format.file.page_layout import Layer, MiniBlockLayout
@@ -166,7 +166,7 @@ def _encode(decoded: Decoded, kind: pa.DataType, name: str, options: PageOptions
         _check_chunks(name, "dictionary type", is_giant=is_giant)
         return _in_chunks(mini_block.encode(decoded, (values.indices, values.items), options), name)
     if constant.is_worth_it(levels, decoded.num_slots, options):
-        value = constant.constant_value(values, _null_slots(levels))
+        value = constant.constant_value(values, null_slots(levels))
         if value is not None:
             return constant.encode_single(levels, value, offset_dtype(kind))
     if is_giant:
@@ -207,17 +207,6 @@ def _in_chunks(page: EncodedPage | None, name: str) -> EncodedPage:
 def _check_chunks(name: str, what: str, *, is_giant: bool) -> None:
     if is_giant:
         raise InvalidInputError(f"field {name!r}: a row with more than {MAX_CHUNK_LEVELS} lists of {what}")
-
-
-def _null_slots(levels: Levels) -> Mask | None:
-    """Value slots that hold nothing; None if all hold something."""
-    if levels.definition is None:
-        return None
-    definition = levels.definition
-    if levels.rep is not None:
-        definition = definition[definition <= max_visible_def(levels.layers)]
-    is_null = definition != 0
-    return is_null if is_null.any() else None
 
 
 def _encode_giant(decoded: Decoded, name: str, options: PageOptions) -> EncodedPage:

@@ -60,6 +60,10 @@ class Levels:
     definition: LevelArray | None
 
 
+NO_LEVELS = Levels((Layer.ALL_VALID_ITEM,), None, None)
+"""Those of values that nothing is around, and of which none is null."""
+
+
 @frozen
 class Slots:
     """One layer as Arrow stores it.
@@ -105,6 +109,17 @@ def max_visible_def(layers: Layers) -> int:
             break
         total += _NUM_LEVELS[layer]
     return total
+
+
+def null_slots(levels: Levels) -> Mask | None:
+    """Return the value slots that hold nothing; None if all hold something."""
+    definition = levels.definition
+    if definition is None:
+        return None
+    if levels.rep is not None:
+        definition = definition[definition <= max_visible_def(levels.layers)]
+    is_null = definition != 0
+    return is_null if np.count_nonzero(is_null) else None
 
 
 def level_numbers(layers: Layers) -> list[tuple[int, int]]:

@@ -52,10 +52,6 @@ def build_levels(nestings: Sequence[Nesting]) -> Levels:
     Args:
         nestings: From the outermost layer to the leaf. A list's sizes add up to the length of the next one.
     """
-    if len(nestings) == 1 and nestings[0].sizes is None and not nestings[0].is_nullable:
-        is_null = nestings[0].is_null  # by far the most columns
-        definition = None if is_null is None else is_null.astype(np.uint16)
-        return Levels((_layer_of(nestings[0]),), None, definition)
     layers = tuple(_layer_of(nesting) for nesting in reversed(nestings))
     numbers = level_numbers(layers)
     entries = _Entries(nestings[0].length, None, None, None)

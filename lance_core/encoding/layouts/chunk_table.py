@@ -132,7 +132,7 @@ def level_bounds(levels: Levels, counts: Int64s) -> Int64s:
     bounds = starts_of(counts)
     if levels.rep is None:
         return bounds if levels.definition is not None else np.zeros_like(bounds)
-    if levels.definition is not None:
+    if levels.definition is not None and len(counts) > 1:
         visible = np.flatnonzero(levels.definition <= max_visible_def(levels.layers))
         bounds[1:] = visible[bounds[1:] - 1] + 1
     bounds[-1] = len(levels.rep)
@@ -145,8 +145,10 @@ def encode_repetition_index(rep: LevelArray, bounds: Int64s, new_row: int) -> By
     Args:
         rep: Repetition levels of the page.
         bounds: Shape (chunks + 1,): first level of each chunk, and the end.
-        new_row: Level that begins a row.
+        new_row: Level that begins a row; the page begins with one.
     """
+    if len(bounds) == 2:  # most pages of few rows: a fifth of what encoding their levels took
+        return np.array([np.count_nonzero(rep == new_row), 0], "<u8").view(np.uint8)
     starts = np.flatnonzero(rep == new_row)
     before = np.searchsorted(starts, bounds)  # rows that start before each chunk
     begins_row = np.append(rep[bounds[:-1]] == new_row, True)

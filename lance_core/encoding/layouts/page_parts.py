@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 SMALL_VALUES = 4 * BLOCK
 """Up to so many values sizes are known, and codecs left to others."""
-NO_LEVELS = Levels((Layer.ALL_VALID_ITEM,), None, None)
 
 _MAX_CHUNK = 1 << 15
 _ZIPPED_BITS = (32, 64)
@@ -81,11 +80,18 @@ def assemble_page(values: EncodedValues, levels: Levels, version: str) -> Encode
     if values.items is not None:
         items, block = encode_dictionary(values.items)
         num_items, buffers = len(values.items), [block]
-    if levels.definition is None and levels.layers == NO_LEVELS.layers:
+    if levels.rep is None and levels.definition is None:
         table, heads, pads = _frames(tuple(map(len, values.buffers)), values.per_chunk, is_large=is_large)
         chunks = b"".join([part for parts in zip(heads, values.buffers, pads, strict=True) for part in parts])
-        encoding = values.compressed or values.kind
-        layout, encoded = _layout_of(encoding, values.bits, values.num_values, items, num_items, is_large=is_large)
+        layout, encoded = _layout_of(
+            values.compressed or values.kind,
+            values.bits,
+            values.num_values,
+            items,
+            num_items,
+            layers=levels.layers,
+            is_large=is_large,
+        )
         return EncodedPage(layout=layout, buffers=[table, chunks, *buffers], encoded_layout=encoded)
     counts = chunk_counts(values.num_values, values.per_chunk)
     bounds = level_bounds(levels, counts)
@@ -120,6 +126,7 @@ def _layout_of(
     items: Encoding | None,
     num_items: int,
     *,
+    layers: tuple[Layer, ...],
     is_large: bool,
 ) -> tuple[MiniBlockLayout, bytes]:
     """Return the layout of a page without levels, as value and as bytes."""
@@ -129,7 +136,7 @@ def _layout_of(
         values=encoding(bits) if isinstance(encoding, type) else encoding,
         dictionary=items,
         num_dictionary_items=num_items,
-        layers=NO_LEVELS.layers,
+        layers=layers,
         num_buffers=1,
         has_repetition_index=False,
         num_items=count,

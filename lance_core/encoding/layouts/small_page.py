@@ -29,7 +29,8 @@ from lance_core.encoding.codecs import dictionary, fastlanes, variable
 from lance_core.encoding.codecs.fastlanes import BLOCK
 from lance_core.encoding.kernels import chunk_counts, fitting_count, view_buffer
 from lance_core.encoding.layouts import constant
-from lance_core.encoding.layouts.page_parts import NO_LEVELS, SMALL_VALUES, EncodedValues, assemble_page, stack_columns
+from lance_core.encoding.layouts.page_parts import SMALL_VALUES, EncodedValues, assemble_page, stack_columns
+from lance_core.encoding.repdef import NO_LEVELS, null_slots
 from lance_core.encoding.values import FixedValues, VariableValues
 from lance_core.format.file.encodings import Flat, InlineBitpacking, Variable
 
@@ -93,9 +94,7 @@ def encode(decoded: Decoded, options: PageOptions, built: _Built | None = None) 
         built: The values as indices and items, if these save bytes; only for pages that are not small.
     """
     levels, values = decoded.levels, decoded.values
-    num_levels = max(0 if side is None else len(side) for side in (levels.rep, levels.definition))
-    is_small = decoded.num_slots <= SMALL_VALUES and num_levels <= _MAX_LEVELS
-    if not (is_small or (levels.rep is None and decoded.num_slots <= MAX_VALUES)) or not options.asks_nothing:
+    if not may_be_encoded(levels, decoded.num_slots) or not options.asks_nothing:
         return None
     if built is not None:
         (best,) = _encode_items([built], options)
@@ -106,10 +105,18 @@ def encode(decoded: Decoded, options: PageOptions, built: _Built | None = None) 
             return assemble_page(_flags(bits, len(data), options), levels, options.version)
         case FixedValues(data) if data.ndim == 1:
             return encode_words([data], options, [levels], may_be_constant=False)[0]
-        case VariableValues() if is_small:
+        case VariableValues() if decoded.num_slots <= SMALL_VALUES:
             return encode_strings([dictionary.to_arrow(values)], options, [levels], may_be_constant=False)[0]
         case _:
             return None
+
+
+def may_be_encoded(levels: Levels, num_slots: int) -> bool:
+    """Return whether a page has values, but neither more of them nor more levels than this module takes."""
+    most = MAX_VALUES if levels.rep is None else SMALL_VALUES
+    if not 0 < num_slots <= most or (levels.rep is not None and len(levels.rep) > _MAX_LEVELS):
+        return False
+    return levels.definition is None or int(np.count_nonzero(levels.definition)) < len(levels.definition)
 
 
 def encode_words(
@@ -153,21 +160,17 @@ def encode_words(
 
 def _constant_page(row: npt.NDArray[Any], changes: int, levels: Levels, options: PageOptions) -> EncodedPage | None:
     """Return the page of words that are all the same; None if they are not, or another page is better."""
-    if not _is_constant(row, changes, levels) or not constant.is_worth_it(levels, len(row), options):
+    if not constant.is_worth_it(levels, len(row), options):
         return None
-    first = 0 if levels.definition is None else int(levels.definition.argmin())
+    is_null = null_slots(levels)
+    if changes:
+        if is_null is None or changes > 2 * int(np.count_nonzero(is_null)):  # one before and one behind each null
+            return None
+        valid = row[~is_null]
+        if (valid != valid[0]).any():
+            return None
+    first = 0 if is_null is None else int(is_null.argmin())
     return constant.encode_single(levels, row[first : first + 1].view(np.uint8), None)
-
-
-def _is_constant(row: npt.NDArray[Any], changes: int, levels: Levels) -> bool:
-    """Return whether all values that are not null are the same."""
-    if levels.definition is None or not changes:
-        return not changes
-    is_valid = levels.definition == 0
-    if changes > 2 * (len(row) - int(np.count_nonzero(is_valid))):  # one before and one behind each null
-        return False
-    valid = row[is_valid]
-    return bool((valid == valid[0]).all())
 
 
 def encode_flags(
@@ -382,7 +385,7 @@ def _constant_strings(array: pa.Array, levels: Levels, options: PageOptions) -> 
     if not constant.is_worth_it(levels, len(array), options):
         return None
     offsets, _ = _offsets_of(array)
-    is_null = None if levels.definition is None else levels.definition != 0
+    is_null = null_slots(levels)
     value = constant.constant_value(VariableValues(offsets, view_buffer(array.buffers()[2])), is_null)
     return None if value is None else constant.encode_single(levels, value, offsets.dtype)
 

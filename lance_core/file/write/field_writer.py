@@ -6,17 +6,40 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 
-from lance_core.common.frozen import frozen
+from lance_core.common.frozen import frozen, mutable
 from lance_core.encoding.arrow_values import as_type, without_views
 from lance_core.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from lance_core.encoding.layouts.page import EncodedPage
+    from lance_core.encoding.repdef import Levels
     from lance_core.encoding.values import Bytes
 
 Put: TypeAlias = "Callable[[bytes | Bytes], tuple[int, int]]"
 """Writes a buffer where one may begin; its position in the file and its size."""
+
+
+@mutable
+class Leaf:
+    """A leaf of what a column has collected.
+
+    Attributes:
+        levels: Its levels.
+        array: The values that have a slot.
+        page: The page that has all of it; None if the leaf is better off alone.
+    """
+
+    levels: Levels
+    array: pa.Array
+    page: EncodedPage | None = None
+
+
+Leaves: TypeAlias = "dict[int, Leaf]"
+"""Leaves of a top-level field, by their number."""
+
+NO_LEAVES: Leaves = {}
 
 
 @frozen(kw_only=True)

@@ -9,25 +9,26 @@ import numpy as np
 import pyarrow as pa
 
 from lance_core.common.frozen import mutable
-from lance_core.encoding.arrow_values import null_mask, spread_over_nulls
+from lance_core.encoding.arrow_values import spread_over_nulls
 from lance_core.encoding.layouts.small_page import (
     MAX_VALUES,
-    NO_LEVELS,
     OFFSETS,
     SMALL_VALUES,
     encode_flags,
     encode_strings,
     encode_words,
+    may_be_encoded,
 )
-from lance_core.encoding.shred import Nesting, build_levels
+from lance_core.encoding.leaves import shred
 from lance_core.errors import InvalidInputError
+from lance_core.file.write.field_writer import Leaf
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from lance_core.encoding.layouts.page import EncodedPage
     from lance_core.encoding.options import PageOptions
-    from lance_core.encoding.repdef import Levels
+    from lance_core.file.write.field_writer import Leaves
     from lance_core.file.write.v2_0 import FieldWriterV20
     from lance_core.file.write.v2_1 import FieldWriterV21
 
@@ -90,15 +91,15 @@ def num_bytes_of(array: pa.Array) -> int:
 
 def encode_together(
     columns: Iterable[Collected], options: PageOptions
-) -> Iterator[tuple[list[Collected], list[EncodedPage | None]]]:
+) -> Iterator[tuple[list[Collected], list[Leaves]]]:
     """Encode what columns have collected.
 
     Args:
         columns: Fields, with the rows that wait for their page.
-        options: How to write fields of which nothing but the type is said.
+        options: How to write leaves of which nothing but the type is said.
 
     Yields:
-        Neighbouring columns, and the page of each; None for those that are better off alone.
+        Neighbouring columns, and leaves of each, as far as they were looked at.
     """
     some: list[Collected] = []
     num_bytes = 0
@@ -111,38 +112,42 @@ def encode_together(
     yield some, _encode_some(some, options)
 
 
-def _encode_some(columns: Sequence[Collected], options: PageOptions) -> list[EncodedPage | None]:
-    groups: dict[tuple[_Encode, int, int], dict[int, tuple[Any, Levels]]] = {}
-    for number, column in enumerate(columns):
-        if not column.writer.is_bare or not column.arrays:
-            continue
-        if column.num_rows > MAX_VALUES:
+def _encode_some(columns: Sequence[Collected], options: PageOptions) -> list[Leaves]:
+    groups: dict[tuple[_Encode, int, int], list[tuple[Any, Leaf]]] = {}
+    leaves_of_columns: list[Leaves] = [{} for _ in columns]
+    for leaves, column in zip(leaves_of_columns, columns, strict=True):
+        if not column.arrays or column.num_rows > (MAX_VALUES if column.writer.is_bare else SMALL_VALUES):
             continue
         array = column.arrays[0] if len(column.arrays) == 1 else column.as_one()
-        count, identity = column.num_rows, array.type.id
-        levels = NO_LEVELS
-        if array.null_count == count:
-            continue
-        if array.null_count:
-            levels = build_levels([Nesting(length=count, is_null=null_mask(array))])
-        kind = FIXED_WIDTH.get(identity)
-        if kind is not None:
-            values = np.frombuffer(array.buffers()[1], kind, count, array.offset * kind.itemsize)
-            if array.null_count:
-                values = spread_over_nulls(values, array)
-            groups.setdefault((encode_words, kind.itemsize, count), {})[number] = values, levels
-        elif identity == _BOOL:
-            groups.setdefault((encode_flags, 1, count), {})[number] = array, levels
-        elif identity in OFFSETS and count <= SMALL_VALUES:
-            if array.null_count:
-                array = pa.Array.from_buffers(array.type, count, [None, *array.buffers()[1:]], 0, array.offset)
-            groups.setdefault((encode_strings, identity, count), {})[number] = array, levels
-    pages: list[EncodedPage | None] = [None] * len(columns)
+        for number, path in column.writer.free_leaves:
+            leaves[number] = leaf = Leaf(*shred(path, array))
+            grouped = _values_of(leaf)
+            if grouped is not None:
+                groups.setdefault(grouped[:3], []).append((grouped[3], leaf))
     for (encode, _, _), members in groups.items():
-        values, levels = zip(*members.values(), strict=True)
-        for number, page in zip(members, encode(values, options, levels), strict=True):
-            pages[number] = page
-    return pages
+        values, encoded = zip(*members, strict=True)
+        for leaf, page in zip(encoded, encode(values, options, [leaf.levels for leaf in encoded]), strict=True):
+            leaf.page = page
+    return leaves_of_columns
+
+
+def _values_of(leaf: Leaf) -> tuple[_Encode, int, int, Any] | None:
+    """Return what encodes a leaf together with others, their width and number of values, and the leaf's values."""
+    array, levels = leaf.array, leaf.levels
+    count, identity = len(array), array.type.id
+    if not may_be_encoded(levels, count):
+        return None
+    kind = FIXED_WIDTH.get(identity)
+    if kind is not None:
+        values = np.frombuffer(array.buffers()[1], kind, count, array.offset * kind.itemsize)
+        return encode_words, kind.itemsize, count, spread_over_nulls(values, array) if array.null_count else values
+    if identity == _BOOL:
+        return encode_flags, 1, count, array
+    if identity not in OFFSETS or count > SMALL_VALUES:
+        return None
+    if array.null_count:
+        array = pa.Array.from_buffers(array.type, count, [None, *array.buffers()[1:]], 0, array.offset)
+    return encode_strings, identity, count, array
 
 
 def _shares_memory(array: pa.Array) -> bool:

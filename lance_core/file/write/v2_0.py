@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from lance_core.encoding.options import PageOptions
     from lance_core.encoding.values import Bytes
-    from lance_core.file.write.field_writer import Put
+    from lance_core.file.write.field_writer import Leaves, Put
     from lance_core.format.file.array_encoding import ArrayEncoding
     from lance_core.format.schema import Field
 
@@ -49,6 +49,7 @@ class FieldWriterV20:
     """
 
     is_bare = False
+    free_leaves = ()
     needs_check = True
 
     def __init__(self, field: Field) -> None:
@@ -65,7 +66,7 @@ class FieldWriterV20:
         check_nulls(self._field, array)
         self._node.check(array)
 
-    def write(self, array: pa.Array, put: Put) -> None:
+    def write(self, array: pa.Array, put: Put, _: Leaves) -> None:
         """Write rows as one page of each column."""
         self._node.write(array, put)
 

@@ -19,13 +19,27 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from lance_core.encoding.layouts.page import EncodedPage
-    from lance_core.encoding.options import PageOptions
     from lance_core.encoding.pages import RowsPage
     from lance_core.encoding.profiles import CompressionProfile
     from lance_core.encoding.values import Bytes
     from lance_core.file.write.blob_files import BlobFiles
-    from lance_core.file.write.field_writer import Put
+    from lance_core.file.write.field_writer import Leaf, Leaves, Put
     from lance_core.format.schema import Field
+
+
+def _is_free(path: LeafPath) -> bool:
+    """Return whether nothing but its type is said of a leaf, and a row has no fixed number of its values."""
+    leaf = path.leaf
+    return (
+        not (leaf.children or leaf.metadata or leaf.extension_name or path.fields[0].metadata)
+        and path.items_per_row == 1
+    )
+
+
+def _placed(page: EncodedPage, num_rows: int, first_row: int, put: Put) -> Page:
+    """Write the buffers of a page, and return what the metadata tell of it."""
+    buffers, layout = tuple(map(put, page.buffers)), page.encoded_layout or encode_layout(page.layout)
+    return Page(buffers=buffers, num_rows=num_rows, first_row=first_row, layout=layout)
 
 
 class FieldWriterV21:
@@ -40,6 +54,7 @@ class FieldWriterV21:
     Attributes:
         field_ids: Fields that have a column, in the order of the columns.
         is_bare: Whether the field is one leaf, of which nothing but its type is said.
+        free_leaves: Numbers and paths of leaves of which nothing but the type is said.
         needs_check: Whether there are values that it cannot hold.
 
     Raises:
@@ -57,12 +72,14 @@ class FieldWriterV21:
         self.needs_check = not self.is_bare or not field.nullable or field.logical_type == "struct"
         if self.is_bare:
             self._paths, self._options = [LeafPath((field,))], [free_options(version, profile)]
+            self.free_leaves = [(0, self._paths[0])]
             self._pages: list[list[Page]] = [[]]
             self.field_ids: tuple[int, ...] = (field.id,)
             return
         self._paths = leaf_paths(field)
         self._options = [page_options(path, version, profile) for path in self._paths]
         self._pages = [[] for _ in self._paths]
+        self.free_leaves = [(number, path) for number, path in enumerate(self._paths) if _is_free(path)]
         self._paths_of_blobs = [path for path in self._paths if is_second_version(path.leaf)]
         self.field_ids = tuple([path.leaf.id for path in self._paths])
 
@@ -77,23 +94,24 @@ class FieldWriterV21:
         for path in self._paths_of_blobs:
             check_blobs(path.leaf, shred(path, array)[1])
 
-    def write(self, array: pa.Array, put: Put) -> None:
-        """Write rows as pages of each leaf; the pages of different leaves may have other bounds."""
-        for path, options, pages in zip(self._paths, self._options, self._pages, strict=True):
-            first_row = self._num_rows
-            for page in self._encode(path, array, options, put):
-                # Page.length counts the items of fixed-size lists of structs, Page.priority the rows.
-                num_items, layout = page.num_rows * path.items_per_row, encode_layout(page.page.layout)
-                buffers = tuple([put(buffer) for buffer in page.page.buffers])
-                pages.append(Page(buffers=buffers, num_rows=num_items, first_row=first_row, layout=layout))
-                first_row += page.num_rows
-        self._num_rows += len(array)
+    def write(self, array: pa.Array, put: Put, leaves: Leaves) -> None:
+        """Write rows as pages of each leaf; the pages of different leaves may have other bounds.
 
-    def write_page(self, page: EncodedPage, num_rows: int, put: Put) -> None:
-        """Write a page of a field that is one leaf, encoded elsewhere."""
-        buffers = tuple(map(put, page.buffers))
-        layout = page.encoded_layout or encode_layout(page.layout)
-        self._pages[0].append(Page(buffers=buffers, num_rows=num_rows, first_row=self._num_rows, layout=layout))
+        Args:
+            array: The rows.
+            put: Writes a buffer.
+            leaves: Leaves of the rows that were looked at already.
+        """
+        num_rows = len(array)
+        for number, (path, pages) in enumerate(zip(self._paths, self._pages, strict=True)):
+            first_row, leaf = self._num_rows, leaves.get(number)
+            if leaf is not None and leaf.page is not None:
+                pages.append(_placed(leaf.page, num_rows, first_row, put))
+                continue
+            for rows in self._encode(number, array, leaf, put):
+                # Page.length counts the items of fixed-size lists of structs, Page.priority the rows.
+                pages.append(_placed(rows.page, rows.num_rows * path.items_per_row, first_row, put))
+                first_row += rows.num_rows
         self._num_rows += num_rows
 
     def copy(self, pages: Iterable[tuple[Page, Sequence[bytes | Bytes]]], put: Put) -> int:
@@ -106,7 +124,10 @@ class FieldWriterV21:
             self._num_rows += page.num_rows
         return self._num_rows - first_row
 
-    def _encode(self, path: LeafPath, array: pa.Array, options: PageOptions, put: Put) -> Iterator[RowsPage]:
+    def _encode(self, number: int, array: pa.Array, leaf: Leaf | None, put: Put) -> Iterator[RowsPage]:
+        path, options = self._paths[number], self._options[number]
+        if leaf is not None:
+            return encode_shredded(path, leaf.levels, leaf.array, len(array), options)
         if not path.leaf.is_blob:
             return encode_leaf(path, array, options)
         levels, blobs = shred(path, array)

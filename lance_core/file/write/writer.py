@@ -16,7 +16,7 @@ from lance_core.encoding.options import free_options
 from lance_core.encoding.profiles import profile_of
 from lance_core.errors import CorruptDataError
 from lance_core.file.write.blob_files import BlobFiles
-from lance_core.file.write.field_writer import WrittenDataFile, fit_arrays
+from lance_core.file.write.field_writer import NO_LEAVES, WrittenDataFile, fit_arrays
 from lance_core.file.write.together import Collected, encode_together, joined, num_bytes_of
 from lance_core.file.write.v2_1 import FieldWriterV21
 from lance_core.format.blobs import file_schema
@@ -30,10 +30,9 @@ from lance_core.format.schema import Schema
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from lance_core.encoding.layouts.page import EncodedPage
     from lance_core.encoding.values import Bytes
     from lance_core.file.write.blob_files import BlobPlaces
-    from lance_core.file.write.field_writer import RowGroups
+    from lance_core.file.write.field_writer import Leaves, RowGroups
     from lance_core.file.write.v0_1 import DataFileWriterV01
     from lance_core.file.write.v2_0 import FieldWriterV20
     from lance_core.format.file.file_version import FileVersion
@@ -211,7 +210,7 @@ class DataFileWriter:
             return False
         if not self._encoded_from:
             for column in self.columns:
-                self._flush(column)
+                self.write_collected(column)
             return self._position >= num_bytes
         return self._position + buffered * self._encoded_to // self._encoded_from >= num_bytes
 
@@ -265,7 +264,7 @@ class DataFileWriter:
             CorruptDataError: A field has pages for more or fewer rows.
         """
         for column, pages in zip(self.columns, columns, strict=True):
-            self._flush(column)
+            self.write_collected(column)
             assert isinstance(column.writer, FieldWriterV21)  # noqa: S101 for the type checker: callers have checked
             copied = column.writer.copy(pages, self._put)
             if copied != num_rows:
@@ -290,14 +289,6 @@ class DataFileWriter:
         """Write what is left and the metadata, and commit the sink."""
         (written,) = _finish_together([self])
         return written
-
-    def write_collected(self, column: Collected, page: EncodedPage | None) -> None:
-        """Write the rows that a column has collected; ``page`` has them if they are encoded."""
-        if page is None:
-            self._flush(column)
-        elif isinstance(column.writer, FieldWriterV21):
-            column.writer.write_page(page, column.num_rows, self._put)
-            column.arrays = []
 
     def end(self) -> WrittenDataFile:
         """Write the metadata behind the last page, and commit the sink."""
@@ -377,17 +368,17 @@ class DataFileWriter:
             column.num_rows += len(part)
             column.num_bytes += num_bytes * len(part) // len(array)
             if column.num_bytes >= self._page_bytes * 3 // 4 if full is None else column.num_rows >= full:
-                self._flush(column)
+                self.write_collected(column)
 
-    def _flush(self, column: Collected) -> None:
-        """Write the rows that a column has collected."""
+    def write_collected(self, column: Collected, leaves: Leaves = NO_LEAVES) -> None:
+        """Write the rows that a column has collected; ``leaves`` are those that were looked at already."""
         if not column.arrays:
             return
         arrays, num_bytes = column.arrays, column.num_bytes
         column.arrays, column.num_bytes, column.num_rows = [], 0, 0
         column.num_owned, column.owned_bytes = 0, 0
         start = self._position
-        column.writer.write(joined(arrays), self._put)
+        column.writer.write(arrays[0] if len(arrays) == 1 else joined(arrays), self._put, leaves)
         self._encoded_from += num_bytes
         self._encoded_to += self._position - start
         if num_bytes >= _LARGE_PAGE and not pa.types.is_primitive(arrays[0].type):
@@ -445,9 +436,10 @@ def finish_files(writers: Sequence[AnyFileWriter]) -> list[WrittenDataFile]:
 def _finish_together(writers: Sequence[DataFileWriter]) -> list[WrittenDataFile]:
     owners = iter([writer for writer in writers for _ in writer.columns])
     columns = [column for writer in writers for column in writer.columns]
-    for some, pages in encode_together(columns, writers[0].options):
-        for column, page, owner in zip(some, pages, owners, strict=False):
-            owner.write_collected(column, page)
+    for some, looked_at in encode_together(columns, writers[0].options):
+        for column, leaves, owner in zip(some, looked_at, owners, strict=False):
+            owner.write_collected(column, leaves)
+            leaves.clear()  # of the memory of their rows
     return [writer.end() for writer in writers]
 
 

@@ -1,18 +1,24 @@
 """Pages of a few thousand values, which have a writer of their own: all sizes about the bounds of their chunks."""
 
+import tempfile
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from lance_core.encoding.arrow_values import words_of
 from lance_core.encoding.layouts.small_page import encode_strings, encode_words
 from lance_core.encoding.options import PageOptions
 from lance_core.encoding.pages import encode_leaf
 from lance_core.file.write.together import num_bytes_of
-from lance_core.file.write.writer import DataFileWriter
+from lance_core.file.write.writer import DataFileWriter, finish_files
 from lance_core.format.file.encodings import Flat
 from lance_core.format.schema import Schema
+from lance_core.store.local import LocalStore
+from tests.core.file.conftest import DataFile
 
 pytestmark = pytest.mark.slow
 
@@ -154,6 +160,78 @@ def test_columns_of_one_value_and_texts_with_nulls_are_encoded_together(monkeypa
     data_file.write(table, version=version)
     assert data_file.read().equals(table)
     assert version == "2.1" or size > 1024 or not alone  # others may be worth runs
+
+
+_STRUCT = pa.struct([("number", pa.int64()), ("text", pa.string()), ("flag", pa.bool_()), ("same", pa.int8())])
+_NESTED = {
+    "struct": _STRUCT,
+    "deep": pa.struct([("inner", _STRUCT), ("time", pa.timestamp("us"))]),
+    "list": pa.list_(pa.float32()),
+    "lists": pa.large_list(pa.list_(pa.string())),
+    "structs": pa.list_(_STRUCT),
+    "struct of lists": pa.struct([("numbers", pa.list_(pa.int32())), ("flag", pa.bool_())]),
+    "map": pa.map_(pa.string(), pa.int64()),  # of version 2.2
+}
+
+
+def _values(kind):
+    """Values of a type; nulls of each layer that may have some, long and empty lists."""
+    if pa.types.is_struct(kind):
+        return st.none() | st.fixed_dictionaries({field.name: _values(field.type) for field in kind})
+    if pa.types.is_map(kind):
+        pairs = st.dictionaries(st.text("ab", max_size=2), _values(kind.item_type), max_size=3)
+        return st.none() | pairs.map(lambda pairs: list(pairs.items()))
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return st.none() | st.lists(_values(kind.value_type), max_size=4)
+    if pa.types.is_boolean(kind):
+        return st.none() | st.booleans()
+    if pa.types.is_string(kind):
+        return st.none() | st.text("abc", max_size=3)
+    return st.none() | st.integers(-3, 3)
+
+
+@given(
+    st.data(),
+    st.sampled_from(list(_NESTED)),
+    st.sampled_from(["2.1", "2.2"]),
+    st.sampled_from([1, 40, 300]),
+    st.booleans(),
+)
+def test_leaves_of_several_files_are_encoded_together(data, name, version, repeats, has_few_nulls):
+    """Each of the files has other rows, whose leaves have as many values as those of the others or not."""
+    kind, version = _NESTED[name], "2.2" if name == "map" else version
+    values = _values(kind).filter(lambda value: value is not None) if has_few_nulls else _values(kind)
+    rows = [data.draw(st.lists(values, min_size=1, max_size=6)) * repeats for _ in range(3)]
+    tables = [pa.table({"c": pa.array([None, *some], kind).slice(1), "d": range(len(some))}) for some in rows]
+    with tempfile.TemporaryDirectory() as folder:
+        files = [DataFile(LocalStore(f"{folder}/{number}")) for number in range(3)]
+        schema = Schema.from_arrow(tables[0].schema)
+        writers = [DataFileWriter(file.store.writer("x.lance"), schema, version=version) for file in files]
+        for writer, table in zip(writers, tables, strict=True):
+            for batch in table.to_batches(max_chunksize=100):
+                writer.write(batch)
+        finish_files(writers)
+        for file, table in zip(files, tables, strict=True):
+            assert file.read().equals(table)
+
+
+@pytest.mark.parametrize("version", ["2.1", "2.2"])
+@pytest.mark.parametrize("name", _NESTED)
+def test_leaves_in_structs_and_lists_are_looked_at_once(monkeypatch, data_file, name, version):
+    monkeypatch.setattr("lance_core.file.write.v2_1.encode_leaf", None)
+    row = {"number": 7 << 40, "text": "some text", "flag": True, "same": 3}
+    some = {
+        "struct": row,
+        "deep": {"inner": row, "time": 9},
+        "list": [1.5, None],
+        "lists": [["a", "b"], []],
+        "structs": [row, row],
+        "struct of lists": {"numbers": [1, 2], "flag": True},
+        "map": [("a", 1), ("b", 2)],
+    }[name]
+    table = pa.table({"c": pa.array([some, None, some] * 100, _NESTED[name])})
+    data_file.write(table, version="2.2" if name == "map" else version)
+    assert data_file.read().equals(table)
 
 
 def _noted(names, encode):

@@ -16,9 +16,9 @@ def _table(num_columns, make):
 
 
 MAKERS = {
-    "small": (lambda: RNG.integers(0, 1000, 1000), 97, 45),
-    "floats": (lambda: RNG.random(1000), 101, 45),
-    "words": (lambda: pa.array([f"word {one}" for one in RNG.integers(0, 99, 1000).tolist()]), 140, 60),
+    "small": (lambda: RNG.integers(0, 1000, 1000), 104, 45),
+    "floats": (lambda: RNG.random(1000), 107, 45),
+    "words": (lambda: pa.array([f"word {one}" for one in RNG.integers(0, 99, 1000).tolist()]), 145, 60),
 }
 
 
@@ -34,7 +34,7 @@ def _per_column(data_file, calls_of, make, work):
 
 
 @pytest.mark.parametrize(
-    ("values", "most"), [([7], 95), ([None, 7], 128), ([0.5, 2.5, 1e9], 133), (["x", None], 204)], ids=str
+    ("values", "most"), [([7], 103), ([None, 7], 137), ([0.5, 2.5, 1e9], 138), (["x", None], 211)], ids=str
 )
 def test_pages_of_a_hundred_rows(data_file, calls_of, values, most):
     column = pa.array([values[number % len(values)] for number in range(100)])

@@ -6,9 +6,9 @@ import pytest
 
 from lance_core.encoding import pages as pages_module
 from lance_core.encoding.layouts.page import Decoded
-from lance_core.encoding.layouts.page_parts import NO_LEVELS
 from lance_core.encoding.layouts.small_page import encode_strings, encode_words
 from lance_core.encoding.options import PageOptions
+from lance_core.encoding.repdef import NO_LEVELS
 from lance_core.encoding.shred import Nesting, build_levels
 from lance_core.encoding.values import FixedValues
 from lance_core.format.file.encodings import Flat, InlineBitpacking, Variable
