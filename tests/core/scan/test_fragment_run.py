@@ -10,6 +10,7 @@ from lance_core import dataset, write_dataset
 from lance_core.errors import CorruptDataError
 from lance_core.file.read import strategy
 from lance_core.scan import fragment_run, take_together
+from lance_core.scan.open_files import OpenFiles
 
 RNG = np.random.default_rng(11)
 FRAGMENTS, ROWS = 12, 50
@@ -137,7 +138,18 @@ def test_the_first_run_of_a_stream_is_small(tmp_path, runs, monkeypatch):
     assert next(batches).num_rows <= 60
     assert runs[:1] == [2]
     assert sum(batch.num_rows for batch in batches) == 1140
-    assert runs == [2, 4, 8, 8, 8, 8, 2]
+    assert runs == [2, 8, 8, 8, 8, 6]
+
+
+def test_runs_of_far_files_grow(tmp_path, runs, monkeypatch):
+    write_dataset(rows(30 * 20).select(["id"]), str(tmp_path / "t"), max_rows_per_file=30)
+    for name, bound in (("_FIRST_RUN_ROWS", 64), ("_RUN_ROWS", 256), ("_KEPT_RUN_ROWS", 256)):
+        monkeypatch.setattr(fragment_run, name, bound)
+    monkeypatch.setattr(OpenFiles, "is_far", True)
+    for read in (lambda scanner: scanner.to_table(), lambda scanner: pa.Table.from_batches(scanner.to_batches())):
+        runs.clear()
+        assert read(dataset(str(tmp_path / "t")).scanner(batch_size=15)).num_rows == 600
+        assert runs == [2, 4, 8, 6]
 
 
 def test_what_is_kept_is_read_in_larger_runs_than_a_stream(tmp_path, runs, monkeypatch):
@@ -145,7 +157,7 @@ def test_what_is_kept_is_read_in_larger_runs_than_a_stream(tmp_path, runs, monke
     for name, bound in (("_FIRST_RUN_ROWS", 64), ("_RUN_ROWS", 128), ("_KEPT_RUN_ROWS", 256)):
         monkeypatch.setattr(fragment_run, name, bound)
     found = dataset(str(tmp_path / "t")).scanner(batch_size=15).to_table()
-    assert runs == [2, 4, 8, 6]
+    assert runs == [8, 8, 4]
     runs.clear()
     streamed = list(dataset(str(tmp_path / "t")).to_batches(batch_size=15))
     assert runs == [2, 4, 4, 4, 4, 2]
