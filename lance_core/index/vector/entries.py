@@ -23,6 +23,7 @@ _LEVELS = 255
 _SPARSE = 8
 """Rows are looked up alone if there are so many times as many: picking them takes longer than looking up all others."""
 _EXACT_ROWS = 1 << 9
+"""Rows up to which exact distances take less than tables, or products, that choose which rows get them."""
 _MANY = 12
 """Queries of a partition from which on vectors are put together from entries."""
 _BLOCK_ITEMS = 1 << 18
