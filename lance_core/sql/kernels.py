@@ -76,6 +76,8 @@ def nulls_as_false(answer: Any) -> Any:
 _LEAST_VALUES, _MOST_MEMBERS = 1 << 10, 1 << 18
 """Values that Arrow looks up, and values of a set that it looks them up in; it takes 30 to 40 ns for each."""
 
+_HASHED_VALUES = 1 << 13
+"""Values whose hashes are held at a time, for the processor's cache."""
 _LEAST_SLOT_BITS, _SLOTS_PER_MEMBER = 16, 16
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 """2^64 divided by the golden ratio: any bits of a number make a difference to the first bits of its product."""
@@ -90,6 +92,7 @@ class ValueSet:
 
     def __init__(self, members: pa.Array) -> None:
         self._members = members
+        self._numbers = _numbers_of(members)
         self._num_bits = max(_LEAST_SLOT_BITS, (_SLOTS_PER_MEMBER * len(members)).bit_length())
         self._slots: npt.NDArray[np.bool_] | None = None
 
@@ -99,24 +102,33 @@ class ValueSet:
         Members mark the slots of their hashes in a table. Most other values have slots without a mark, so that few are
         left for Arrow: of 50,000 integers that are looked up among 1,000 it takes 0.3 ms instead of 1.5.
         """
-        slots = self._slots_of(values) if len(values) > _LEAST_VALUES and len(self._members) <= _MOST_MEMBERS else None
-        if slots is None:
+        numbers = _numbers_of(values) if len(values) > _LEAST_VALUES and len(self._members) <= _MOST_MEMBERS else None
+        if numbers is None or self._numbers is None:
             return pc.is_in(values, value_set=self._members)
         if self._slots is None:
             marked = np.zeros(1 << self._num_bits, np.bool_)
-            marked[self._slots_of(self._members)] = True
+            marked[self._slots_of(self._numbers)] = True
             self._slots = marked
-        is_left = self._slots[slots]
+        is_left = np.empty(len(numbers), np.bool_)
+        for start in range(0, len(numbers), _HASHED_VALUES):
+            part = slice(start, start + _HASHED_VALUES)
+            is_left[part] = self._slots[self._slots_of(numbers[part])]
         left = np.flatnonzero(is_left)
         if 2 * len(left) > len(values):
             return pc.is_in(values, value_set=self._members)
         is_left[left] = as_mask(pc.is_in(values.take(numbers_array(left)), value_set=self._members))
         return mask_array(is_left)
 
-    def _slots_of(self, values: pa.Array) -> npt.NDArray[np.uint64] | None:
-        """Return the slot of each value; None for text, of which Arrow's hashes are as fast, and for truth values."""
-        if not pa.types.is_primitive(values.type) or pa.types.is_boolean(values.type):
-            return None
-        numbers = buffer_view(values.buffers()[1], f"u{values.type.bit_width // 8}")
-        numbers = numbers[values.offset : values.offset + len(values)].astype(np.uint64)
-        return numbers * _FACTOR >> np.uint64(64 - self._num_bits)
+    def _slots_of(self, numbers: npt.NDArray[np.unsignedinteger]) -> npt.NDArray[np.int64]:
+        """Return the slot of each value."""
+        slots = np.multiply(numbers, _FACTOR, dtype=np.uint64)
+        slots >>= np.uint64(64 - self._num_bits)
+        return slots.view(np.int64)
+
+
+def _numbers_of(values: pa.Array) -> npt.NDArray[np.unsignedinteger] | None:
+    """Return the bits of each value; None for text, of which Arrow's hashes are as fast, and for truth values."""
+    if not pa.types.is_primitive(values.type) or pa.types.is_boolean(values.type):
+        return None
+    numbers = buffer_view(values.buffers()[1], f"u{values.type.bit_width // 8}")
+    return numbers[values.offset : values.offset + len(values)]
