@@ -26,6 +26,8 @@ _FLAG_FACTOR = 16
 """With so many postings of a word for each document that is looked for, documents are found by binary searches."""
 _FIRST_LOOK, _LOOK_FACTOR = 256, 2
 """Documents at least of which positions are read first, and how many times more each time."""
+_GROUPS, _GROUP_SIZE = 1 << 10, 4
+"""Groups of scores whose largest are compared first, and scores at least in each."""
 _DOCUMENT_SHIFT = 33
 _POSITION_BASE = 1 << 32
 _NO_DOCUMENTS = np.empty(0, np.int64), np.empty(0, np.float32)
@@ -183,7 +185,22 @@ def _bound(totals: Float32s, lists: Sequence[Int64s], count: int) -> float:
     long_enough = [documents for documents in lists if len(documents) >= count > 0]
     if not long_enough:
         return 0.0
-    scores = totals[min(long_enough, key=len)]
+    return largest(totals[min(long_enough, key=len)], count)
+
+
+def largest(scores: Float32s, count: int) -> float:
+    """Return the ``count``-th largest of at least as many scores.
+
+    Scores of a word are few numbers that many documents have: ten times as slow for numpy to part as different ones. So
+    the largest of some groups give a bound first, which few scores pass.
+    """
+    if len(scores) >= _GROUPS * _GROUP_SIZE and count <= _GROUPS // 2:
+        groups = scores[: len(scores) // _GROUPS * _GROUPS].reshape(-1, _GROUPS).max(axis=0)
+        least = np.partition(groups, _GROUPS - count)[_GROUPS - count]
+        above = scores[scores > least]
+        if len(above) < count:
+            return float(least)
+        scores = above
     return float(np.partition(scores, len(scores) - count)[len(scores) - count])
 
 
@@ -271,7 +288,7 @@ def _best_first(scores: Float32s, count: int | None, is_match: Callable[[Int64s]
         slots, rest = np.sort(rest[order[left:]]), rest[order[:left]]
         matches = np.append(matches, slots[is_match(slots)])
         if count is not None and len(matches) >= count > 0:
-            reached = np.partition(scores[matches], len(matches) - count)[len(matches) - count]
+            reached = largest(scores[matches], count)
             rest = rest[scores[rest] >= reached]
         size *= _LOOK_FACTOR
     return np.sort(matches)

@@ -24,7 +24,7 @@ from lance_core.scan.deletions import contains
 from lance_core.scan.fragment_columns import FragmentColumns
 from lance_core.scan.indexed import document_rows, segments_over
 from lance_core.scan.ranking import RankedRows
-from lance_core.scan.search.text_ranking import matching_addresses
+from lance_core.scan.search.row_mask import rows_to_search
 from lance_core.scan.search.vector_ranking import DISTANCE, DISTANCE_FIELD
 
 if TYPE_CHECKING:
@@ -79,7 +79,9 @@ class DuplicateRanking:
             InvalidInputError: The column has no such index.
         """
         segments = self._segments(files)
-        allowed = None if self.prefilter is None else matching_addresses(files, fragments, self.prefilter)
+        allowed = None
+        if self.prefilter is not None:
+            allowed = rows_to_search(self.manifest, files, fragments, self.prefilter)
         signer = segments[0][1].signer
         signature = signer.signature(self.query.text)
         rows, distances = [np.empty(0, np.int64)], [np.empty(0)]
@@ -88,7 +90,7 @@ class DuplicateRanking:
             for addresses, signatures in self._candidates(files, fragments, segments, signature):
                 is_searched = contains(ids, addresses >> ADDRESS_SHIFT)
                 if allowed is not None:
-                    is_searched &= contains(allowed, addresses)
+                    is_searched &= allowed.has(addresses)
                 rows.append(addresses[is_searched])
                 distances.append(1 - np.mean(signatures[is_searched] == signature, axis=1))
         every, distance = np.concatenate(rows), np.concatenate(distances)

@@ -22,13 +22,11 @@ from lance_core.index.moved import load_later_moves
 from lance_core.index.vector.distances import default_metric
 from lance_core.index.vector.segment import RowLocator, SearchedRows, VectorSegment
 from lance_core.scan.fragment_reader import readers_of, row_places
-from lance_core.scan.fragments import matching_by_fragment
 from lance_core.scan.indexed import naming_index
+from lance_core.scan.search.row_mask import rows_to_search
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    import numpy.typing as npt
 
     from lance_core.format.table.fragment import Fragment
     from lance_core.format.table.index_metadata import IndexMetadata
@@ -136,7 +134,7 @@ def _search(
         positions = readers_of(files, manifest.fragments).positions
         mask = None
         if prefilter is not None or len(fragments) < len(manifest.fragments):
-            mask = _searched(files, with_ids(fragments, ids.tolist()), prefilter, positions)
+            mask = rows_to_search(manifest, files, with_ids(fragments, ids.tolist()), prefilter).mask
         for entry, segment in segments:
             locator = segment.kept_for(manifest, partial(_locator, manifest, files, entry, positions))
             searched = SearchedRows(locator=locator, mask=mask)
@@ -166,18 +164,3 @@ def _locator(manifest: Manifest, files: OpenFiles, entry: IndexMetadata, positio
     fragments = manifest.fragments.select(sorted(entry.fragment_ids or ()))
     locate = row_places(files, fragments, by_row_id=by_row_id)
     return RowLocator(lambda rows: positions.of(locate(rows if moves is None else moves(rows))))
-
-
-def _searched(
-    files: OpenFiles, fragments: Sequence[Fragment], prefilter: ScanPlan | None, positions: RowPositions
-) -> npt.NDArray[np.bool_]:
-    """Return which rows of a version are in some fragments and match a filter, and a last item that is false."""
-    mask = np.zeros(positions.total + 1, np.bool_)
-    if prefilter is None:
-        for fragment in fragments:
-            start = positions.start(fragment.id)
-            mask[start : start + fragment.physical_rows] = True
-        return mask
-    for reader, offsets in matching_by_fragment(files, fragments, prefilter):
-        mask[positions.start(reader.fragment.id) + offsets] = True
-    return mask

@@ -10,15 +10,12 @@ import pyarrow as pa
 from lance_core.common.frozen import frozen
 from lance_core.encoding.kernels import numbers_array
 from lance_core.index.text.query import columns_of, parse_query
-from lance_core.scan.fragments import scan_fragments
-from lance_core.scan.plan import ROW_ADDRESS
 from lance_core.scan.ranking import RankedRows
+from lance_core.scan.search.row_mask import rows_to_search
 from lance_core.scan.search.text_search import TextSearch, indexed_columns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    import numpy.typing as npt
 
     from lance_core.format.table.fragment import Fragment
     from lance_core.format.table.manifest import Manifest
@@ -60,7 +57,9 @@ class TextRanking:
 
     def rank(self, files: OpenFiles, fragments: Sequence[Fragment]) -> RankedRows:
         """Find the rows, ordered by score and row address."""
-        allowed = None if self.prefilter is None else matching_addresses(files, fragments, self.prefilter)
+        allowed = None
+        if self.prefilter is not None:
+            allowed = rows_to_search(self.manifest, files, fragments, self.prefilter)
         search = TextSearch(self.manifest, files, fragments, allowed=allowed, only_index=self.only_index)
         best = search.hits(self.query, self.count).best(self.count)
         scores = numbers_array(best.scores.astype(np.float32))
@@ -84,10 +83,3 @@ def text_ranking(
     """
     parsed = parse_query(query, indexed_columns(manifest))
     return TextRanking(manifest=manifest, query=parsed, prefilter=prefilter, count=count, only_index=only_index)
-
-
-def matching_addresses(files: OpenFiles, fragments: Sequence[Fragment], plan: ScanPlan) -> npt.NDArray[np.int64]:
-    """Return the addresses of the rows that match a filter, ascending."""
-    batches = scan_fragments(files, fragments, plan)
-    result = [np.asarray(batch.column(ROW_ADDRESS)).astype(np.int64) for batch in batches]
-    return np.sort(np.concatenate([np.empty(0, np.int64), *result]))

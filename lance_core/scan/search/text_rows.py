@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from lance_core.index.column import IndexedColumn
     from lance_core.index.text.analyzer import Analyzer, Tokens
     from lance_core.scan.open_files import OpenFiles
+    from lance_core.scan.search.row_mask import RowMask
 
 Int64s: TypeAlias = npt.NDArray[np.int64]
 
@@ -65,7 +66,7 @@ class UnindexedRows:
         column: The column.
         fragments: The fragments.
         analyzer: Turns texts into words.
-        allowed: Addresses of rows to search, ascending; None for all.
+        allowed: Rows to search; None for all.
     """
 
     def __init__(
@@ -74,7 +75,7 @@ class UnindexedRows:
         column: IndexedColumn,
         fragments: Sequence[Fragment],
         analyzer: Analyzer,
-        allowed: Int64s | None,
+        allowed: RowMask | None,
     ) -> None:
         self._files = files
         self._column = column
@@ -123,7 +124,7 @@ class UnindexedRows:
                 if self._allowed is None:
                     yield addresses, texts
                     continue
-                selected = np.isin(addresses, self._allowed)
+                selected = self._allowed.has(addresses)
                 yield addresses[selected], texts.filter(pa.array(selected))
 
 

@@ -39,7 +39,7 @@ from lance_core.index.text.query import (
     Occur,
     PhraseQuery,
 )
-from lance_core.index.text.score import Corpus, DocumentNorms, Wanted, WordPostings, scored
+from lance_core.index.text.score import Corpus, DocumentNorms, Wanted, WordPostings, largest, scored
 from lance_core.scan.deletions import contains
 from lance_core.scan.indexed import document_rows, naming_index, segments_over
 from lance_core.scan.search.text_rows import UnindexedRows
@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from lance_core.index.text.query import FullTextQuery
     from lance_core.scan.indexed import OpenSegment
     from lance_core.scan.open_files import OpenFiles
+    from lance_core.scan.search.row_mask import RowMask
 
 Int64s: TypeAlias = npt.NDArray[np.int64]
 Floats: TypeAlias = npt.NDArray[np.floating[Any]]
@@ -98,9 +99,11 @@ class Hits:
         """Return the rows by score, highest first, equal ones by address; the first ``count`` if it is not None."""
         rows, scores = self.rows, self.scores.astype(np.float32)
         if count is not None and count < len(rows):
-            is_best = scores >= np.partition(scores, len(scores) - count)[len(scores) - count] if count else scores < 0
-            rows, scores = rows[is_best], scores[is_best]
-        order = np.lexsort((rows, -scores))[:count]
+            least = largest(scores, count) if count else np.inf
+            above = np.flatnonzero(scores > least)
+            chosen = np.concatenate([above, np.flatnonzero(scores == least)[: count - len(above)]])
+            rows, scores = rows[chosen], scores[chosen]
+        order = np.lexsort((rows, -scores))
         return Hits(rows[order], scores[order])
 
 
@@ -123,7 +126,7 @@ class TextSearch:
         manifest: The version.
         files: Its open files.
         fragments: Fragments to search.
-        allowed: Addresses of rows to search, ascending; None for all.
+        allowed: Rows to search; None for all.
         only_index: Leave out rows that no index covers.
     """
 
@@ -133,7 +136,7 @@ class TextSearch:
         files: OpenFiles,
         fragments: Sequence[Fragment],
         *,
-        allowed: Int64s | None = None,
+        allowed: RowMask | None = None,
         only_index: bool = False,
     ) -> None:
         self._manifest = manifest
@@ -254,7 +257,7 @@ class _ColumnSearch:
         segments: Segments of its index.
         unindexed: Fragments to search without an index.
         fragment_ids: Fragments to search, ascending; None for all.
-        allowed: Addresses of rows to search, ascending; None for all.
+        allowed: Rows to search; None for all.
     """
 
     def __init__(
@@ -266,7 +269,7 @@ class _ColumnSearch:
         *,
         unindexed: Sequence[Fragment],
         fragment_ids: Int64s | None,
-        allowed: Int64s | None,
+        allowed: RowMask | None,
     ) -> None:
         self._manifest = manifest
         self._files = files
@@ -419,7 +422,7 @@ class _ColumnSearch:
         if self._fragment_ids is not None:
             selected &= contains(self._fragment_ids, rows >> ADDRESS_SHIFT)
         if self._allowed is not None:
-            selected &= contains(self._allowed, rows)
+            selected &= self._allowed.has(rows)
         if not selected.all():
             rows, scores = rows[selected], scores[selected]
         return _ordered(rows, scores)
