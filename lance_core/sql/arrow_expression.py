@@ -29,13 +29,16 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 
-from lance_core.common.frozen import NamedTuple, mutable
-from lance_core.encoding.kernels import scalar
+from lance_core.common.frozen import NamedTuple, mutable, replace
+from lance_core.encoding.kernels import TRUE_SCALAR, scalar
 from lance_core.errors import InvalidInputError, UnsupportedError
-from lance_core.sql import float_order
+from lance_core.format.arrow_kinds import is_text
+from lance_core.format.schema import is_json_field
+from lance_core.sql import float_order, pruning
 from lance_core.sql.arrow_types import coerce, is_number
 from lance_core.sql.kernels import pc
 from lance_core.sql.terms import Term, and_, apply, converted, joined, literal_term, or_
+from lance_core.sql.text_functions import like_condition, match_condition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -43,6 +46,7 @@ if TYPE_CHECKING:
     from pyarrow.compute import Expression
 
     from lance_core.sql.arrow_types import Datum
+    from lance_core.sql.pruning import Condition
 
 _Entry: TypeAlias = tuple[str, str]
 _LOGIC = {"and_kleene": and_, "or_kleene": or_}
@@ -76,7 +80,7 @@ def translate(expression: Expression, schema: pa.Schema) -> tuple[tuple[str, ...
         schema: All columns that may be named.
 
     Returns:
-        The top-level columns it reads, and its term.
+        The top-level columns it reads, and its term, with what it asks of single columns.
 
     Raises:
         InvalidInputError: An unknown column, or types that do not fit.
@@ -93,7 +97,8 @@ def translate(expression: Expression, schema: pa.Schema) -> tuple[tuple[str, ...
         values = file.get_batch(0) if file.num_record_batches else pa.record_batch({})
     translator = _Translator(rebuild, values, schema)
     try:
-        term = translator.term(_tree(_metadata(memoryview(pickled))))
+        node = _tree(_metadata(memoryview(pickled)))
+        term = replace(translator.term(node), asks=_asked(node, values, schema))
     except RecursionError as error:
         raise InvalidInputError("the filter is nested too deeply; write it with AND and OR only, or in SQL") from error
     except (pa.ArrowException, ValueError, TypeError, KeyError) as error:
@@ -355,3 +360,101 @@ def _run(expression: Expression, *columns: Datum) -> Datum:
     project = acero.Declaration("project", acero.ProjectNodeOptions([expression], ["answer"]))
     answer = acero.Declaration.from_sequence([source, project]).to_table(use_threads=False)
     return answer.column(0).combine_chunks()
+
+
+# ------------------------------------------------------------------------------------- what is asked of single columns
+
+_RULES = {"and_kleene": pruning.And, "or_kleene": pruning.Or}
+
+
+def _asked(node: _Node, values: pa.RecordBatch, schema: pa.Schema) -> Condition:
+    """Return what an expression asks of single columns, for indices and statistics."""
+    if node.kind == "literal":
+        return literal_term(values.column(int(node.name))[0]).asks
+    if node.kind == "field_ref":
+        path, kind = _asked_column(node, schema)
+        is_answer = bool(path) and pa.types.is_boolean(kind)
+        return pruning.Comparison(path, "equal", TRUE_SCALAR) if is_answer else pruning.UNKNOWN
+    if node.name in _RULES:
+        return _low_tree(_RULES[node.name], [_asked(part, values, schema) for part in _parts(node)])
+    if node.name == "invert":
+        return pruning.Not(_asked(node.arguments[0], values, schema))
+    if node.name in float_order.MIRRORED:
+        return _asked_comparison(node, values, schema)
+    path, kind = _asked_column(node.arguments[0], schema) if node.arguments else ("", pa.null())
+    options = None if node.options is None else values.column(node.options)[0]
+    return _asked_of(node.name, path, kind, options) if path else pruning.UNKNOWN
+
+
+def _asked_column(node: _Node, schema: pa.Schema) -> tuple[str, pa.DataType]:
+    """Return the path and the type of a column that can be asked about; an empty path for all else."""
+    if node.kind != "field_ref" or any("." in name for name in node.path):
+        return "", pa.null()
+    column = schema.field(node.path[0])
+    for name in node.path[1:]:
+        column = column.type.field(name)
+    has_values = pa.types.is_primitive(column.type) or pa.types.is_decimal(column.type) or is_text(column.type)
+    return ("", pa.null()) if is_json_field(column) or not has_values else (".".join(node.path), column.type)
+
+
+def _asked_comparison(node: _Node, values: pa.RecordBatch, schema: pa.Schema) -> Condition:
+    name, (left, right) = node.name, node.arguments
+    if left.kind == "literal":
+        name, left, right = float_order.MIRRORED[name], right, left
+    path, kind = _asked_column(left, schema)
+    if not path or right.kind != "literal":
+        return pruning.UNKNOWN
+    written = values.column(int(right.name))
+    wanted = _of_type(written, kind)
+    if wanted is None:
+        return pruning.UNKNOWN
+    return pruning.Comparison(path, name, wanted[0]) if wanted.is_valid()[0].as_py() else pruning.Constant(None)
+
+
+def _asked_of(name: str, path: str, kind: pa.DataType, options: pa.Scalar | None) -> Condition:
+    """Return what a function with a column as its only argument asks."""
+    if name == "is_valid":
+        return pruning.Not(pruning.IsNull(path))
+    if options is None:
+        return pruning.UNKNOWN
+    if name == "is_null":
+        return pruning.UNKNOWN if options["nan_is_null"].as_py() else pruning.IsNull(path)
+    if name == "is_in":
+        written = options["value_set"].values
+        wanted = _of_type(written.drop_null(), kind)
+        if wanted is None or not len(wanted):
+            return pruning.UNKNOWN
+        is_among = pruning.Membership(path, wanted)
+        return pruning.Or(is_among, pruning.Constant(None)) if written.null_count else is_among
+    if name in _TEXT_QUESTIONS and is_text(kind) and not options["ignore_case"].as_py():
+        return _TEXT_QUESTIONS[name](path, options["pattern"].as_py())
+    return pruning.UNKNOWN
+
+
+_TEXT_QUESTIONS: dict[str, Callable[[str, str], Condition]] = {
+    "starts_with": partial(match_condition, "starts_with"),
+    "match_substring": partial(match_condition, "contains"),
+    "match_like": like_condition,
+}
+
+
+def _of_type(values: pa.Array, kind: pa.DataType) -> pa.Array | None:
+    """Return values in the type of a column; None if they are not the same in it: NaN is not, and 0.1 as a float.
+
+    Arrow compares numbers of other columns with floats as floats, where some that differ are equal.
+    """
+    if pa.types.is_floating(values.type) and not pa.types.is_floating(kind):
+        return None
+    try:
+        wanted = values.cast(kind)
+        return wanted if wanted.cast(values.type).equals(values) else None
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return None
+
+
+def _low_tree(rule: Callable[[Condition, Condition], Condition], parts: Sequence[Condition]) -> Condition:
+    conditions = list(parts)
+    while len(conditions) > 1:
+        pairs = [rule(*pair) for pair in zip(conditions[::2], conditions[1::2], strict=False)]
+        conditions = pairs + conditions[2 * len(pairs) :]
+    return conditions[0]

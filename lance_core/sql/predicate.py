@@ -118,4 +118,4 @@ def _from_expression(condition: Expression, schema: pa.Schema) -> Predicate:
     columns, term = translate(condition, schema)
     if not pa.types.is_boolean(term.type):
         raise InvalidInputError(f"filter {condition} gives {term.type}, not a boolean")
-    return Predicate(text=str(condition), columns=columns, evaluate=term.evaluate)
+    return Predicate(text=str(condition), columns=columns, evaluate=term.evaluate, asks=term.asks)

@@ -68,7 +68,7 @@ def like(word: str, value: Term, pattern: Term, *, fold: bool, escape: str | Non
     if escape not in (None, "\\"):
         raise UnsupportedError(f"{word} supports no ESCAPE other than the backslash")
     wanted = written(pattern, word) or ""
-    asks = UNKNOWN if fold or not value.path else _like_condition(value.path, wanted)
+    asks = UNKNOWN if fold or not value.path else like_condition(value.path, wanted)
     # Arrow compares one end, or both, in less time than it takes to look for their parts.
     is_sought = wanted.count("%") + wanted.count("_") > 1
 
@@ -90,8 +90,12 @@ def _literal_parts(pattern: str) -> tuple[str, ...]:
     return () if "\\" in pattern else tuple(part for part in pattern.replace("_", "%").split("%") if part)
 
 
-def _like_condition(path: str, pattern: str) -> Condition:
-    """A pattern begins with what stands before the first wildcard or escape, and contains what is between wildcards."""
+def like_condition(path: str, pattern: str) -> Condition:
+    """Return what ``LIKE`` asks of a column.
+
+    A text that matches begins with what stands before the first wildcard or escape, and contains what is between
+    wildcards.
+    """
     prefix = pattern[: min((pattern.index(mark) for mark in "%_\\" if mark in pattern), default=len(pattern))]
     begins = pruning.Prefix(path, prefix, is_exact=pattern == prefix + "%")
     texts = _literal_parts(pattern[len(prefix) :])
@@ -110,12 +114,13 @@ def _matcher(name: str, kernel: Callable[..., Datum]) -> Callable[[Sequence[Term
         value, part = text(terms[0], name), written(terms[1], name)
         if part is None:
             return literal_term(scalar(None, pa.bool_()))
-        return apply(lambda values: kernel(values, part), (value,), name, _match_condition(name, value.path, part))
+        return apply(lambda values: kernel(values, part), (value,), name, match_condition(name, value.path, part))
 
     return build
 
 
-def _match_condition(name: str, path: str, part: str) -> Condition:
+def match_condition(name: str, path: str, part: str) -> Condition:
+    """Return what ``starts_with`` or ``contains`` asks of a column; unknown if its path is empty."""
     if not path:
         return UNKNOWN
     return pruning.Prefix(path, part, is_exact=True) if name == "starts_with" else pruning.Contains(path, (part,))

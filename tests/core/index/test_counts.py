@@ -3,7 +3,10 @@
 import shutil
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import lance_core
 from lance_core.file.read.reader import DataFileReader
@@ -178,3 +181,28 @@ def test_the_first_count_reads_the_rows_of_few_keys(tmp_path, monkeypatch, condi
     assert lance_core.dataset(tmp_path).count_rows(condition) == expected
     assert 0 < len(taken) <= 3
     assert sum(taken) <= 3  # a value and null of one, a value of the other, which has no null
+
+
+@given(st.integers(0, 6), st.integers(0, 6), st.sampled_from(["and", "or"]), st.booleans())
+@settings(max_examples=60, deadline=None)
+def test_pyarrow_expressions_use_indices(expressions_table, low, high, join, is_inverted):
+    table, (x, s) = expressions_table, (pc.field("x"), pc.field("s"))
+    parts = (x >= low) & (x < high), s.isin([f"t{high}", None]) | s.is_null()
+    condition = parts[0] & parts[1] if join == "and" else parts[0] | parts[1]
+    condition = ~condition if is_inverted else condition
+    assert "index: x_idx" in table.scanner(filter=condition).explain_plan()
+    expected = table.to_table(filter=condition, use_scalar_index=False)
+    assert table.to_table(filter=condition) == expected
+    assert table.count_rows(condition) == len(expected)
+
+
+@pytest.fixture(scope="module")
+def expressions_table(tmp_path_factory):
+    numbers = [None if place % 11 == 0 else place % 7 for place in range(400)]
+    texts = [None if place % 5 == 0 else f"t{place % 6}" for place in range(400)]
+    place = tmp_path_factory.mktemp("expressions")
+    table = lance_core.write_dataset(pa.table({"x": numbers, "s": texts}), place, max_rows_per_file=90)
+    table.create_scalar_index("x", "BTREE")
+    table.create_scalar_index("s", "BITMAP")
+    table.delete("x = 3 AND s = 't1'")
+    return table

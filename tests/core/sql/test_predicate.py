@@ -8,6 +8,7 @@ import pytest
 
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.sql.predicate import make_predicate
+from lance_core.sql.pruning import UNKNOWN
 
 NAN = float("nan")
 ROWS = pa.record_batch(
@@ -181,6 +182,71 @@ def test_pyarrow_expressions():
         matching(pc.field("a"))
     with pytest.raises(InvalidInputError, match="not int"):
         matching(3)
+
+
+A, F, S, UP = (pc.field(name) for name in ("a", "f", "s", "Up"))
+
+
+@pytest.mark.parametrize(
+    ("expression", "sql"),
+    [
+        (A == 7, "a = 7"),
+        (pc.scalar(7) < A, "a > 7"),
+        (A.isin([1, 2]), "a IN (1, 2)"),
+        (A.isin([1, None]), "a = 1 OR a = NULL"),
+        (pa.scalar(None, pa.int32()) != A, "a <> NULL"),
+        (~(A == 7), "NOT (a = 7)"),
+        (A.is_null(), "a IS NULL"),
+        (A.is_valid(), "a IS NOT NULL"),
+        (UP >= 7, "Up >= 7"),
+        (F > 1, "f > 1.0"),
+        (F <= -0.5, "f <= -0.5"),
+        (pc.field("t") == pa.scalar(60_000, pa.timestamp("ms")), "t = timestamp '1970-01-01 00:01:00'"),
+        (pc.field("d") < dt.date(2020, 1, 1), "d < date '2020-01-01'"),
+        (pc.field("st", "x") == 3, "st.x = 3"),
+        (S == "x", "s = 'x'"),
+        (pc.starts_with(S, "x"), "starts_with(s, 'x')"),
+        (pc.match_substring(S, "x"), "contains(s, 'x')"),
+        (pc.match_like(S, "a%b%"), "s LIKE 'a%b%'"),
+        (pc.field("b") & (A > 5) & (S == "x") & (A < 9), "(b AND a > 5) AND (s = 'x' AND a < 9)"),
+        (pc.field("b") | (A > 5), "b OR a > 5"),
+    ],
+    ids=str,
+)
+def test_pyarrow_expressions_ask_indices_what_sql_does(expression, sql):
+    asked, expected = (make_predicate(condition, ROWS.schema).asks for condition in (expression, sql))
+    if "IN" in sql:
+        assert asked.column == expected.column
+        assert asked.values.equals(expected.values)
+    elif "OR a = NULL" in sql:
+        assert asked.right == expected.right
+        assert asked.left.values.to_pylist() == [1]
+    else:
+        assert asked == expected
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        A == 7.5,  # compared as floats
+        A == 7.0,
+        UP == -1,
+        F == NAN,
+        F == 2**53 + 1,
+        pc.field("t") == pa.scalar(1, pa.timestamp("ms")),
+        pc.field("d") == pa.scalar(1, pa.timestamp("s")),
+        A.isin([]),
+        A.isin([1, 2**40]),
+        F.is_null(nan_is_null=True),
+        pc.match_like(S, "a%", ignore_case=True),
+        pc.negate(A) == 1,
+        A == UP,
+        pc.if_else(A > 1, A > 2, A > 3),
+    ],
+    ids=str,
+)
+def test_what_indices_cannot_tell_of_pyarrow_expressions_is_unknown(expression):
+    assert make_predicate(expression, ROWS.schema).asks == UNKNOWN
 
 
 @pytest.mark.parametrize(
