@@ -58,6 +58,7 @@ else:  # many tables have no lists
     scattered_lists = LateModule("lance_core.encoding.layouts.scattered_lists")
 
 _NOT_YET = pa.nulls(0)
+_NO_CHUNKS = np.empty((3, 0), np.int64)
 
 
 class _Piece(NamedTuple):
@@ -118,7 +119,7 @@ class _Batch:
     segments: list[_Segment] = field(default_factory=list[_Segment])
     num_rows: int = 0
     num_bytes: int = 0
-    chunks: Int64s = field(default_factory=lambda: np.empty((3, 0), np.int64))
+    chunks: Int64s = _NO_CHUNKS
     scattered: Scattered | None = None
     fixed_width: Int64s | None = None
 

@@ -140,7 +140,8 @@ def plan_take(fields: Sequence[FieldReader], rows: Int64s) -> tuple[ReadPlan[lis
     span = int(rows[-1]) + 1 - first
     if strategy.is_consecutive(num_rows, span):
         return plan_rows(fields, range(first, first + span)), True
-    if not (strategy.is_scalar(num_rows, len(fields)) or strategy.are_fetched(num_rows, span)):
+    is_scalar = strategy.is_scalar(num_rows, len(fields), are_neighbours=span == num_rows)
+    if not (is_scalar or strategy.are_fetched(num_rows, span)):
         widths = [width for field in fields for width in field.widths]
         if strategy.is_dense(num_rows, span, widths):
             return _plan_dense(fields, rows, strategy.kept_window_rows(widths, 1)), True
@@ -210,7 +211,8 @@ def plan_fields(
         ]
         jobs += [direct] if direct.is_needed else []
     elif not isinstance(rows, range) and len(rows) <= strategy.MOST_DIRECT_ROWS:
-        is_scalar = strategy.is_scalar(len(rows), len(columns))
+        are_neighbours = int(rows[-1]) - int(rows[0]) == len(rows) - 1
+        is_scalar = strategy.is_scalar(len(rows), len(columns), are_neighbours=are_neighbours)
         gathers = strategy.gathers_values(len(columns), is_scalar=is_scalar)
         direct = DirectJob()
         left = [

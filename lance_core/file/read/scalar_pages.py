@@ -84,9 +84,12 @@ class _Chunks:
 
     def find(self, rows: Int64s, numbers: list[int]) -> list[Position]:
         del numbers
-        # Of so few rows, a column of the table for each takes half as long as one array for all.
-        grid = self.table.grid
-        return [tuple(grid[:, end - 1].tolist()) for end in grid[3].searchsorted(rows, side="right").tolist()]
+        # Of so few rows, a column of the table for each of their chunks takes half as long as one array for all.
+        grid, positions, last = self.table.grid, list[Position](), 0
+        for end in grid[3].searchsorted(rows, side="right").tolist():
+            positions.append(positions[-1] if end == last else tuple(grid[:, end - 1].tolist()))
+            last = end
+        return positions
 
     def read(self, positions: Sequence[Position], rows: list[int], into: ScalarRows) -> None:
         memory = into.memory

@@ -26,6 +26,10 @@ MOST_SCALAR_ROWS_OF_FEW, MOST_SCALAR_VALUES = 24, 256
 0.82 for 24 rows of one number, 0.85 of text; 0.91 for 21 rows of twelve columns; 0.77, 0.88 and 1.06 for 13, 16 and 21
 rows of 19 columns; 0.87 and 1.00 for 20 and 24 rows of five columns of lists and structs, which have ten leaves."""
 
+MOST_SCALAR_NEIGHBOURS = 512
+"""Likewise rows times columns for consecutive rows, which mostly share a chunk: 0.63 to 0.66 for ten rows of 26 columns
+of 22 kinds, 0.77 and 0.89 for 16 and 24 rows of 19 columns, 0.96 and 1.2 for 8 and 12 rows of 60 columns of numbers."""
+
 MOST_DIRECT_ROWS = 1 << 10
 """Scattered rows up to which values that lie one after the other are gathered for all columns at one go, and constants
 are repeated one by one (rows 22 and 25): above, all columns together would leave the cache."""
@@ -187,11 +191,12 @@ and a mapped file needs no memory. CPU time, file by file = 1: 40 files of taxi 
 of a file are read together already: 40 rows of each of ten files 0.8 of ten columns, 1.4 of forty, 1.9 of 320."""
 
 
-def is_scalar(num_rows: int, num_columns: int) -> bool:
-    """Return whether so many scattered rows of so many columns are cheaper to read value by value."""
+def is_scalar(num_rows: int, num_columns: int, *, are_neighbours: bool = False) -> bool:
+    """Return whether so many scattered or consecutive rows of so many columns are cheaper to read value by value."""
     if num_rows <= MOST_SCALAR_ROWS:
         return True
-    return num_rows <= MOST_SCALAR_ROWS_OF_FEW and num_rows * num_columns <= MOST_SCALAR_VALUES
+    most = MOST_SCALAR_NEIGHBOURS if are_neighbours else MOST_SCALAR_VALUES
+    return num_rows <= MOST_SCALAR_ROWS_OF_FEW and num_rows * num_columns <= most
 
 
 def gathers_values(num_columns: int, *, is_scalar: bool) -> bool:

@@ -104,6 +104,18 @@ def test_these_are_read_one_by_one(data_file, monkeypatch, name):
     assert _take(data_file.open(), rows).to_pylist() == table.take(rows).to_pylist()
 
 
+def test_of_many_columns_more_neighbours_than_scattered_rows_are_read_one_by_one(data_file, monkeypatch):
+    table = pa.table({f"{name} {copy}": COLUMNS[name] for copy in range(13) for name in ("numbers", "words")})
+    data_file.write(table)
+    neighbours, scattered = list(range(1020, 1030)), list(range(0, 5000, 500))
+    for rows in (neighbours, scattered):
+        assert _take(data_file.open(), rows).to_pylist() == table.take(rows).to_pylist()
+    monkeypatch.setattr(plan, "batch_jobs", None)
+    assert _take(data_file.open(), neighbours).to_pylist() == table.take(neighbours).to_pylist()
+    with pytest.raises(TypeError):
+        _take(data_file.open(), scattered)
+
+
 def _lists_across_chunks(kind):
     """Lists of which most begin and end in different chunks, with nulls and empty ones in between."""
     sizes = RNG.integers(0, 9000, 40)
