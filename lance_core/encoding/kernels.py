@@ -393,7 +393,7 @@ def check_sizes(sizes: Int64s, needed: Int64s | int, what: str) -> None:
         CorruptDataError: A buffer is too short.
     """
     if (sizes < needed).any():
-        at = int(np.flatnonzero(sizes < needed)[0])
+        at = int((sizes < needed).nonzero()[0][0])
         least = int(np.broadcast_to(needed, sizes.shape)[at])
         raise CorruptDataError(f"{what}: chunk {at} has {int(sizes[at])} bytes where {least} are needed")
 

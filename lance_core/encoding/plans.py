@@ -165,7 +165,7 @@ def bridge(starts: Int64s, ends: Int64s) -> Ranges:
         if is_ascending and int(gaps.sum()) <= _GAP_SHARE * int((ends - starts).sum()):
             starts, ends = starts[:1], ends[-1:]
         elif is_ascending:
-            breaks = np.flatnonzero(gaps > _MAX_GAP)
+            breaks = (gaps > _MAX_GAP).nonzero()[0]
             starts, ends = starts[np.append(0, breaks + 1)], ends[np.append(breaks, len(ends) - 1)]
     return list(zip(starts.tolist(), ends.tolist(), strict=True))
 
@@ -208,5 +208,5 @@ def extents_of(buffers: Iterable[tuple[int, int]]) -> Ranges:
 
 def touching(starts: Int64s, ends: Int64s) -> ByteRanges:
     """Ranges, those that touch joined."""
-    breaks = np.flatnonzero(starts[1:] != ends[:-1])
+    breaks = (starts[1:] != ends[:-1]).nonzero()[0]
     return ByteRanges(starts[np.append(0, breaks + 1)], ends[np.append(breaks, len(ends) - 1)])

@@ -186,10 +186,10 @@ def check_levels(levels: Levels) -> None:
     """Raise CorruptDataError if levels are out of range or do not begin with a new row."""
     rep, definition = levels.rep, levels.definition
     if rep is not None and len(rep):
-        top = max_rep(levels.layers)
+        top = levels_of(levels.layers).max_rep
         if int(rep[0]) != top:
             raise CorruptDataError("repetition levels do not begin with a new row")
-        if int(rep.max()) > top:
+        if int(np.maximum.reduce(rep)) > top:
             raise CorruptDataError("a repetition level is larger than the nesting allows")
     if rep is not None and definition is not None and len(rep) != len(definition):
         raise CorruptDataError("there are not as many repetition as definition levels")
@@ -198,7 +198,9 @@ def check_levels(levels: Levels) -> None:
 
 def _check_definition(levels: Levels) -> None:
     definition = levels.definition
-    if definition is not None and len(definition) and int(definition.max()) > max_def(levels.layers):
+    if definition is None or not len(definition):
+        return
+    if int(np.maximum.reduce(definition)) > levels_of(levels.layers).max_def:
         raise CorruptDataError("a definition level is larger than the layers allow")
 
 
@@ -261,7 +263,7 @@ def rows_of_levels(levels: Levels, rows: range | Int64s) -> tuple[Levels, range 
     start, stop = rows.start, rows.stop
     rep, definition = levels.rep, levels.definition
     if rep is not None:
-        row_starts = np.append(np.flatnonzero(rep == max_rep(levels.layers)), len(rep))
+        row_starts = np.append((rep == max_rep(levels.layers)).nonzero()[0], len(rep))
         if stop >= len(row_starts):
             raise CorruptDataError(f"a page holds {len(row_starts) - 1} rows, not {stop}")
         start, stop = int(row_starts[start]), int(row_starts[stop])
@@ -278,7 +280,7 @@ def pick_levels(levels: Levels, rows: Int64s) -> tuple[Levels, Int64s]:
     rep, definition = levels.rep, levels.definition
     if rep is None:
         return Levels(levels.layers, None, None if definition is None else definition[rows]), rows
-    row_starts = np.append(np.flatnonzero(rep == max_rep(levels.layers)), len(rep))
+    row_starts = np.append((rep == max_rep(levels.layers)).nonzero()[0], len(rep))
     if int(rows[-1]) + 1 >= len(row_starts):
         raise CorruptDataError(f"chunks hold {len(row_starts) - 1} rows where the repetition index tells more")
     begins = row_starts[rows]
@@ -288,7 +290,7 @@ def pick_levels(levels: Levels, rows: Int64s) -> tuple[Levels, Int64s]:
     limit = max_visible_def(levels.layers)
     picked = definition[entries]
     slots = entries[picked <= limit]
-    slots = slots - np.flatnonzero(definition > limit).searchsorted(slots)
+    slots = slots - (definition > limit).nonzero()[0].searchsorted(slots)
     return Levels(levels.layers, rep[entries], picked), slots
 
 
@@ -384,7 +386,7 @@ def _unravel_item(layer: LayerLevels, definition: LevelArray, top: int) -> Slots
 def _unravel_list(
     layer: LayerLevels, rep: LevelArray, definition: LevelArray | None, *, is_outermost: bool
 ) -> tuple[Slots, LevelArray, LevelArray | None]:
-    starts = np.flatnonzero(rep > 0)  # booleans are looked through several times as fast
+    starts = (rep > 0).nonzero()[0]  # booleans are looked through several times as fast
     # What is around the outermost list repeats nothing: only how many levels are left is asked there.
     next_rep = rep[: len(starts)] if is_outermost else rep[starts] - np.uint16(1)
     total = len(rep)

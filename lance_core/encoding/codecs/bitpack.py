@@ -143,7 +143,7 @@ def _unpack_runs(
     is_last = np.ones(len(widths), np.bool_)
     np.not_equal(widths[1:], widths[:-1], out=is_last[:-1])
     is_last |= counts != BLOCK
-    ends = np.flatnonzero(is_last) + 1
+    ends = is_last.nonzero()[0] + 1
     if len(ends) * _LEAST_RUN > len(widths):
         return None
     bounds_of_values = starts_of(counts)
@@ -161,12 +161,12 @@ def _unpack_widths(memory_words: npt.NDArray[Any], firsts: Int64s, widths: Int64
     if len(widths) and (widths == widths[0]).all():
         fastlanes.unpack_into(memory_words, firsts, int(widths[0]), out)
         return out
-    distinct = np.flatnonzero(np.bincount(widths)).tolist()
+    distinct = np.bincount(widths).nonzero()[0].tolist()
     if len(distinct) > 1 and len(distinct) * _MAX_MIXED_BLOCKS > len(widths):
         fastlanes.unpack_mixed(memory_words, firsts, widths, out)
         return out
     for width in distinct:
-        blocks = np.flatnonzero(widths == width)
+        blocks = (widths == width).nonzero()[0]
         for low in range(0, len(blocks), _BLOCKS_AT_ONCE):
             some = blocks[low : low + _BLOCKS_AT_ONCE]
             unpacked = _UNPACKED.array(len(some) * BLOCK, memory_words.dtype).reshape(-1, BLOCK)
@@ -201,7 +201,7 @@ def _has_raw_tail(encoding: OutOfLineBitpacking, chunks: Chunks) -> npt.NDArray[
     is_raw = sizes == counts // BLOCK * block_bytes + counts % BLOCK * dtype.itemsize
     is_right = is_raw | (sizes == -(-counts // BLOCK) * block_bytes)
     if width and not is_right.all():
-        at = int(np.flatnonzero(~is_right)[0])
+        at = int((~is_right).nonzero()[0][0])
         raise CorruptDataError(f"{int(sizes[at])} bytes cannot hold {int(counts[at])} values packed to {width} bits")
     return is_raw
 
@@ -272,23 +272,23 @@ def _unpack_few(chunks: Chunks, dtype: np.dtype[Any], width: int, is_raw: list[b
     """As `_unpack_sequences`; for a few, slices cost less than arrays of positions."""
     memory, block_bytes = chunks.buffers[0], width * (BLOCK // 8)
     packed: list[Bytes] = []
-    tails: list[npt.NDArray[Any]] = []
-    bounds_of_values: list[tuple[int, int]] = []
+    ends: list[tuple[int, int, int]] = []
     for start, count, has_raw in zip(chunks.starts[0].tolist(), chunks.counts.tolist(), is_raw, strict=True):
         rest = count % BLOCK if has_raw else 0
         num_blocks = -(-(count - rest) // BLOCK)
         end = start + num_blocks * block_bytes
         packed.append(memory[start:end])
-        tails.append(memory[end : end + rest * dtype.itemsize].copy().view(dtype))
-        bounds_of_values.append((num_blocks * BLOCK, count - rest))
+        ends.append((num_blocks * BLOCK, end, rest))
     memory_words = np.concatenate(packed).view(dtype).reshape(-1, width, BLOCK // 8 // dtype.itemsize)
     values = fastlanes.unpack_blocks(memory_words).reshape(-1)
     parts: list[npt.NDArray[Any]] = []
     first = 0
-    for (length, used), tail in zip(bounds_of_values, tails, strict=True):
-        parts += (values[first : first + used], tail)
+    for (length, end, rest), count in zip(ends, chunks.counts.tolist(), strict=True):
+        parts.append(values[first : first + count - rest])
+        if rest:
+            parts.append(memory[end : end + rest * dtype.itemsize].copy().view(dtype))
         first += length
-    return np.concatenate(parts)
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def _unpack_sequences(chunks: Chunks, dtype: np.dtype[Any], width: int, is_raw: npt.NDArray[np.bool_]) -> Any:
@@ -394,8 +394,8 @@ def encode_inline(values: FixedValues, widths: Int64s) -> Chunks:
 
 def _pack_widths(blocks: npt.NDArray[Any], widths: Int64s, memory_words: npt.NDArray[Any], firsts: Int64s) -> None:
     """Pack blocks of several widths to where their words, now zero, start."""
-    for width in np.flatnonzero(np.bincount(widths)).tolist():
-        chosen = np.flatnonzero(widths == width)
+    for width in np.bincount(widths).nonzero()[0].tolist():
+        chosen = (widths == width).nonzero()[0]
         part = blocks if len(chosen) == len(widths) else blocks[chosen]
         fastlanes.pack_into(part, width, memory_words, firsts[chosen])
 
@@ -451,7 +451,7 @@ def _blocks_at(data: npt.NDArray[Any], sources: Int64s, ends: Int64s) -> npt.NDA
     windows = np.lib.stride_tricks.sliding_window_view(np.append(data, np.zeros(BLOCK, data.dtype)), BLOCK)
     blocks = windows[sources]
     used = ends - sources
-    short = np.flatnonzero(used < BLOCK)
+    short = (used < BLOCK).nonzero()[0]
     blocks[short] *= np.arange(BLOCK) < used[short, None]
     return blocks
 

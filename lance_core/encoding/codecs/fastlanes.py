@@ -271,7 +271,7 @@ def unpack_points(
     first = starts + (bit // bits * row_bytes + lane * dtype.itemsize)
     # Behind a block of width 0 there may be nothing; all others hold the words that their values are in.
     low = gather_words(memory, np.minimum(first, len(memory) - dtype.itemsize), dtype) >> shift
-    split = np.flatnonzero(used + widths > bits)
+    split = (used + widths > bits).nonzero()[0]
     if len(split):
         high = gather_words(memory, first[split] + row_bytes, dtype)
         low[split] |= high << (dtype.type(bits) - shift[split])
@@ -381,7 +381,7 @@ def _places_of_rows(bits: int, width: int) -> _Layout:
     """Return the places for words of 8, 16, 32 or 64 bits and values of 1 bit to as many."""
     word_indices, bit = np.divmod(np.arange(bits) * width, bits)
     shifts = bit.astype(f"<u{bits // 8}")[:, None, None]
-    split = np.flatnonzero(bit + width > bits)
+    split = (bit + width > bits).nonzero()[0]
     rest = shifts.dtype.type(bits) - shifts[split]
     return _Layout(
         word_indices, shifts, word_indices.searchsorted(np.arange(width)), split, word_indices[split] + 1, rest

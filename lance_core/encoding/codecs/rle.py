@@ -92,7 +92,7 @@ def _expand_long(runs: npt.NDArray[Any], lengths: Bytes | Int64s, ends: Int64s) 
     # Where nearly all values are one, as levels of long lists are, the others are put among them in Arrow's pool. The
     # memory of `repeat` comes from the system, page by page, every time.
     common = runs[lengths.argmax()]
-    others = np.flatnonzero(runs != common)
+    others = (runs != common).nonzero()[0]
     sizes = lengths[others].astype(np.int64)
     if int(sizes.sum()) * _SELDOM > ends[-1]:
         return np.repeat(runs, lengths)
@@ -219,7 +219,7 @@ def find_runs(data: npt.NDArray[Any], bounds: Int64s) -> Runs:
     begins = np.zeros(len(data) + 1, np.bool_)
     np.not_equal(data[1:], data[:-1], out=begins[1:-1])
     begins[bounds] = True
-    starts = np.flatnonzero(begins[:-1])
+    starts = begins[:-1].nonzero()[0]
     lengths = np.diff(starts, append=len(data))
     pieces = -(-lengths // _MAX_RUN)
     firsts = starts_of(pieces)

@@ -161,7 +161,7 @@ def _shift_offsets(
     # as many values are the rows of a matrix, to which a column of such numbers is added.
     source = raw.view(out.dtype) if raw.itemsize == out.itemsize else raw
     moves = shifts.astype(out.dtype)
-    ends = [*(np.flatnonzero(counts[1:] != counts[:-1]) + 1).tolist(), len(counts)]
+    ends = [*((counts[1:] != counts[:-1]).nonzero()[0] + 1).tolist(), len(counts)]
     firsts = starts_of(counts + 1)
     if len(ends) * _LEAST_RUN > len(counts) > _LEAST_RUN:
         moved = source + np.repeat(moves, counts + 1)

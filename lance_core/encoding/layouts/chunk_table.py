@@ -243,7 +243,7 @@ def _decode_repetition(pages: PageWords, index: Bytes, bounds: Int64s) -> tuple[
 
 
 def _check_each(what: str, expected: Int64s, sizes: Int64s) -> None:
-    wrong = np.flatnonzero(sizes != expected)
+    wrong = (sizes != expected).nonzero()[0]
     if len(wrong):
         at = int(wrong[0])
         raise CorruptDataError(f"the chunks of a page call for {int(sizes[at])} {what}, but there are {expected[at]}")
@@ -319,14 +319,14 @@ def _union(first: Int64s, last: Int64s, num_chunks: int) -> Int64s:
     depth_changes = np.zeros(num_chunks + 1, np.int64)
     np.add.at(depth_changes, first, 1)
     np.add.at(depth_changes, last + 1, -1)
-    return np.flatnonzero(depth_changes[:-1].cumsum())
+    return (depth_changes[:-1].cumsum()).nonzero()[0]
 
 
 def byte_ranges(table: ChunkTable, chunks: Int64s) -> tuple[Int64s, Int64s]:
     """Starts and ends of ranges of the file that hold some chunks; neighbours are joined."""
     starts = table.starts[chunks]
     ends = starts + table.sizes[chunks]
-    breaks = np.flatnonzero(starts[1:] != ends[:-1])
+    breaks = (starts[1:] != ends[:-1]).nonzero()[0]
     if len(breaks) == 0:
         return starts[:1], ends[-1:]
     return starts[np.append(0, breaks + 1)], ends[np.append(breaks, len(ends) - 1)]

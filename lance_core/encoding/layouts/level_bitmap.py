@@ -95,7 +95,7 @@ class Bitmap:
         # A shift of one more than 63 bits would be one of none.
         rest = self.bitmap_words[word] >> (positions & 63).astype(np.uint64) >> np.uint64(1)
         next_positions = positions + 1 + np.bitwise_count((rest & (~rest + np.uint64(1))) - np.uint64(1))
-        elsewhere = np.flatnonzero(rest == 0)
+        elsewhere = (rest == 0).nonzero()[0]
         if len(elsewhere):
             numbers = self.before[word[elsewhere] + 1]
             next_positions[elsewhere] = -1

@@ -90,7 +90,7 @@ class ChunkRun:
     def shared(self, what: Callable[[MiniBlockLayout], _T]) -> _T | None:
         """Return the value that all pages have in common; None if they differ."""
         first = what(self.layouts[0])
-        return first if all(what(layout) == first for layout in self.layouts[1:]) else None
+        return first if len(self.layouts) == 1 or all(what(layout) == first for layout in self.layouts[1:]) else None
 
 
 def is_alike(ours: MiniBlockLayout, theirs: MiniBlockLayout) -> bool:
@@ -266,7 +266,7 @@ def _levels_of_rows(run: ChunkRun, opened: OpenChunks, leaf: LeafLevels) -> tupl
 
 def _row_starts(levels: Levels, part: slice) -> Int64s:
     assert levels.rep is not None  # noqa: S101 - of lists
-    return np.flatnonzero(levels.rep[part] == max_rep(levels.layers))
+    return (levels.rep[part] == max_rep(levels.layers)).nonzero()[0]
 
 
 def _count_values(levels: Levels, part: slice) -> int:
@@ -322,7 +322,7 @@ def move_indices(indices: FixedValues, bounds: Int64s, num_items: Int64s) -> npt
     """
     data: npt.NDArray[Any] = indices.data
     sizes = np.diff(bounds)
-    used = np.flatnonzero(sizes)
+    used = sizes.nonzero()[0]
     if len(used):
         # A negative index is a large one.
         largest = np.maximum.reduceat(data.view(f"u{data.itemsize}"), bounds[used])

@@ -84,17 +84,17 @@ def open_chunks(memory: Bytes, pages: Sequence[PageChunks]) -> list[OpenChunks]:
     Raises:
         CorruptDataError: A part leaves its chunk, or there are not as many parts or levels as there must be.
     """
+    headers = [_header_of(page.layout) for page in pages]
     alike: dict[_Header, list[PageChunks]] = {}
-    for page in pages:
-        layout = page.layout
-        if registry.num_buffers(layout.values) != layout.num_buffers:
-            raise CorruptDataError(f"a page has {layout.num_buffers} value buffers, which its encoding does not need")
-        alike.setdefault(_header_of(layout), []).append(page)
+    for page, header in zip(pages, headers, strict=True):
+        alike.setdefault(header, []).append(page)
     opened = {header: iter(_open_alike(memory, members, header)) for header, members in alike.items()}
-    return [next(opened[_header_of(page.layout)]) for page in pages]
+    return [next(opened[header]) for header in headers]
 
 
 def _header_of(layout: MiniBlockLayout) -> _Header:
+    if registry.num_buffers(layout.values) != layout.num_buffers:
+        raise CorruptDataError(f"a page has {layout.num_buffers} value buffers, which its encoding does not need")
     has_rep, has_definition = layout.rep is not None, layout.definition is not None
     return _Header(has_rep, has_definition, layout.num_buffers, 4 if layout.has_large_chunk else 2)
 
@@ -144,10 +144,12 @@ def _check_inside(memory: Bytes, starts: Int64s, sizes: Int64s, counts: Int64s) 
     """Make sure that chunks lie in the memory, and have as many values as chunks may have."""
     if not len(starts):
         return
+    # Of two numbers the bits of either are in both together: they are negative if one of them is. So is, read without a
+    # sign, a negative count a large one.
     ends = starts.view(np.uint64) + sizes.view(np.uint64)
-    if min(np.minimum.reduce(starts), np.minimum.reduce(sizes)) < 0 or np.maximum.reduce(ends) > len(memory):
+    if np.minimum.reduce(starts | sizes) < 0 or np.maximum.reduce(ends) > len(memory):
         raise CorruptDataError("a chunk reaches beyond the end of its page")
-    if np.minimum.reduce(counts) < 0 or np.maximum.reduce(counts) > MAX_CHUNK_VALUES:
+    if np.maximum.reduce(counts.view(np.uint64)) > MAX_CHUNK_VALUES:
         raise CorruptDataError("chunk with an impossible number of values")
 
 

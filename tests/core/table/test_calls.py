@@ -251,10 +251,9 @@ def test_calls_of_columns_that_were_read_before(tmp_path, calls_of):
     assert each <= 1125, each
 
 
-def test_calls_of_a_column_in_a_window_of_rows(tmp_path, calls_of):
-    rng, rows = np.random.default_rng(5), 20_000
-    number = np.arange(rows)
-    columns = {
+def columns_of_many_kinds(rows):
+    rng, number = np.random.default_rng(5), np.arange(rows)
+    return {
         "id": number,
         "time": number * 977 + rng.integers(0, 900, rows),
         "amount": np.round(rng.gamma(2, 5, rows), 2),
@@ -264,6 +263,10 @@ def test_calls_of_a_column_in_a_window_of_rows(tmp_path, calls_of):
         "text": pa.array([f"https://example.org/{one * 7919 % rows}/a/page" for one in range(rows)]),
         "flag": pa.array(rng.random(rows) < 0.5, mask=rng.random(rows) < 0.1),
     }
+
+
+def test_calls_of_a_column_in_a_window_of_rows(tmp_path, calls_of):
+    columns = columns_of_many_kinds(20_000)
     whole = lance_core.write_dataset(pa.table(columns), tmp_path)
 
     def window(names):
