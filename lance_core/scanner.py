@@ -382,17 +382,19 @@ def make_scanner(
     def rank() -> Ranking | None:
         if include_deleted_rows and (nearest is not None or full_text_query is not None):
             raise InvalidInputError("a search cannot include deleted rows")
-        searched = None
-        if prefilter and filter is not None:
-            searched = partial(plan_filter, snapshot.manifest.schema, filter)
         return _ranking(
             snapshot.manifest,
             nearest,
             full_text_query,
-            None if searched is None else lambda columns=(): plan_indexed(searched(columns)),
+            plan_prefilter,
             count=None if limit is None else limit + (offset or 0),
             only_index=bool(options.get("fast_search")),
         )
+
+    def plan_prefilter() -> ScanPlan | None:
+        if not prefilter or filter is None:
+            return None
+        return plan_indexed(plan_filter(snapshot.manifest.schema, filter))
 
     def plan_indexed(scan: ScanPlan) -> ScanPlan:
         scan = with_row_starts(scan, snapshot.manifest)
@@ -441,7 +443,7 @@ def _ranking(
     manifest: Manifest,
     nearest: Mapping[str, Any] | MinHashQuery | None,
     full_text_query: Any,
-    searched: Callable[..., ScanPlan] | None,
+    plan_prefilter: Callable[[], ScanPlan | None],
     *,
     count: int | None,
     only_index: bool,
@@ -452,7 +454,7 @@ def _ranking(
         manifest: The version.
         nearest: As in `LanceDataset.scanner`.
         full_text_query: Likewise.
-        searched: Makes the plan that reads some columns of the rows to search; None for all rows.
+        plan_prefilter: Makes the plan that asks which rows to search; None for all rows.
         count: Rows at most; None for all.
         only_index: Leave out rows that no index covers.
     """
@@ -464,16 +466,15 @@ def _ranking(
         if isinstance(nearest, MinHashQuery):
             from lance_core.scan.search.duplicates import DuplicateRanking as Duplicates  # noqa: PLC0415 rarely needed
 
-            plan = searched([ROW_ADDRESS]) if searched else None
+            plan = plan_prefilter()
             return Duplicates(manifest=manifest, query=nearest, prefilter=plan, count=count, only_index=only_index)
         from lance_core.scan.search.vector_ranking import nearest_ranking  # noqa: PLC0415 rarely needed
 
-        return nearest_ranking(manifest, nearest, searched() if searched else None, only_index=only_index)
+        return nearest_ranking(manifest, nearest, plan_prefilter(), only_index=only_index)
     if full_text_query is not None:
         from lance_core.scan.search.text_ranking import text_ranking  # noqa: PLC0415 rarely needed
 
-        prefilter = searched([ROW_ADDRESS]) if searched else None
-        return text_ranking(manifest, full_text_query, prefilter, count=count, only_index=only_index)
+        return text_ranking(manifest, full_text_query, plan_prefilter(), count=count, only_index=only_index)
     return None
 
 

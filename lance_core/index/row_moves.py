@@ -174,17 +174,17 @@ class RowMoves:
         return of_ranges(firsts[order], behind[order], new_codes[named][order], elsewhere=elsewhere)
 
 
-def moves_of_reuse(groups: Iterable[ReuseGroup], *, path: str | None = None) -> RowMoves | None:
+def moves_of_reuse(groups: Iterable[ReuseGroup]) -> RowMoves | None:
     """Return the moves of one version of a fragment reuse index; None if it replaced no fragment.
 
     Raises:
         CorruptDataError: Its sets of rows and its fragments contradict each other.
     """
-    made = [_of_reuse(group, path or "the fragment reuse index") for group in groups]
+    made = [_of_reuse(group, "the fragment reuse index") for group in groups]
     try:
         return RowMoves(made) if any(group.ids for group in made) else None
     except InvalidInputError as error:
-        raise CorruptDataError(f"the fragment reuse index is damaged: {error.message}", path=path) from error
+        raise CorruptDataError(f"the fragment reuse index is damaged: {error.message}") from error
 
 
 def _of_reuse(group: ReuseGroup, path: str) -> MovedGroup:

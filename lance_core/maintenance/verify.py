@@ -301,12 +301,10 @@ def _check_newest(look: _Look, manifest: Manifest, sample_rows: int | None) -> N
             _check_values(look, manifest, FragmentReader(files, fragment))
 
 
-def audit_indices(
-    store: Store, manifest: Manifest, *, progress: Callable[[str, int, int], None] | None = None
-) -> list[VerifyProblem]:
+def audit_indices(store: Store, manifest: Manifest) -> list[VerifyProblem]:
     """Compare all rows and entries of the indices of a version, which need not be committed, with its columns."""
     report = VerifyReport(uri=store.uri, level="indices")
-    look = _Look(store=store, report=report, progress=progress or (lambda *_: None))
+    look = _Look(store=store, report=report, progress=lambda *_: None)
     _audit_indices(look, manifest, OpenFiles(with_bases(store, manifest)), None)
     return report.problems
 

@@ -255,11 +255,9 @@ def rest_of(projection: Schema, needed: Schema) -> Schema:
     return Schema(tuple([top for top in projection.fields if top not in needed.fields]), projection.metadata)
 
 
-def plan_filter(schema: Schema, condition: str | Expression, columns: Sequence[str] = ()) -> ScanPlan:
-    """Return a plan that asks which rows match and reads some columns of them; errors as in `plan_scan`."""
-    return plan_scan(
-        schema, columns=columns, filter=condition, batch_size=None, with_row_id=False, with_row_address=False
-    )
+def plan_filter(schema: Schema, condition: str | Expression) -> ScanPlan:
+    """Return a plan that asks which rows match and reads no columns of them; errors as in `plan_scan`."""
+    return plan_scan(schema, columns=(), filter=condition, batch_size=None, with_row_id=False, with_row_address=False)
 
 
 def with_row_starts(plan: ScanPlan, manifest: Manifest) -> ScanPlan:

@@ -51,7 +51,7 @@ class DuplicateRanking:
     Attributes:
         manifest: The version.
         query: What is searched.
-        prefilter: Plan that reads the addresses of the rows to search; None for all.
+        prefilter: Plan that asks which rows to search; None for all.
         count: Rows at most; None for 10.
         only_index: Leave out rows that no index covers.
         leading: No columns.

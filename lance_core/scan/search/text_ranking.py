@@ -34,7 +34,7 @@ class TextRanking:
     Attributes:
         manifest: The version.
         query: What is searched.
-        prefilter: Plan that reads the addresses of the rows to search; None for all.
+        prefilter: Plan that asks which rows to search; None for all.
         count: Rows at most; None for all.
         only_index: Leave out rows that no index covers.
         leading: No columns.
@@ -74,7 +74,7 @@ def text_ranking(
     Args:
         manifest: The version.
         query: ``full_text_query`` as in `LanceDataset.scanner`.
-        prefilter: Plan that reads the addresses of the rows to search; None for all.
+        prefilter: Plan that asks which rows to search; None for all.
         count: Rows at most; None for all.
         only_index: Leave out rows that no index covers.
 

@@ -43,7 +43,7 @@ class NearestRanking:
     Attributes:
         manifest: The version.
         nearest: What is asked for.
-        prefilter: Plan of the rows to search; None for all.
+        prefilter: Plan that asks which rows to search; None for all.
         leading: The number of the query, if there are several.
         trailing: The distance.
     """
@@ -110,7 +110,7 @@ def nearest_ranking(
     Args:
         manifest: The version.
         nearest: As in `LanceDataset.scanner`.
-        prefilter: Plan of the rows to search; None for all.
+        prefilter: Plan that asks which rows to search; None for all.
         only_index: Leave out rows that no index covers.
 
     Raises:

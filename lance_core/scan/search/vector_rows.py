@@ -40,7 +40,7 @@ def search_rows(
         files: The dataset's open files.
         fragments: The fragments.
         nearest: What is asked for.
-        prefilter: Plan of the rows to search; None for all.
+        prefilter: Plan that asks which rows to search; None for all.
         top: Where the nearest rows are kept; they are numbered by address.
     """
     batches = _values(files, fragments, nearest.column, prefilter)

@@ -130,15 +130,15 @@ def with_batch(plan: WritePlan, query_id: str, batch_id: int) -> WritePlan:
     return replace(plan, key=key, properties=with_key(properties, key))
 
 
-def has_batch(store: Store, query_id: str, batch_id: int, lookback: int = LOOKBACK) -> bool:
+def has_batch(store: Store, query_id: str, batch_id: int) -> bool:
     """Return whether a version was made by this micro-batch, or a later one of the same query.
 
     Versions are looked at from the newest backwards to the last one of the query; of versions of other writers at most
-    ``lookback`` in a row.
+    `LOOKBACK` in a row.
     """
     versions = find_newest(store)
     newest = versions.newest or 0
-    for version in range(newest, max(newest - lookback, 0), -1):
+    for version in range(newest, max(newest - LOOKBACK, 0), -1):
         try:
             transaction = read_transaction(store, version, naming=versions.naming)
         except VersionNotFoundError:  # cleaned up, and so are all before it
