@@ -46,10 +46,12 @@ class LeafPath:
 
     Attributes:
         fields: From the top-level field to the leaf.
+        child_indices: For each of them but the leaf, the index of the next one among its children.
         items_per_row: Entries of each row, lists not counted: the product of the sizes of fixed-size lists of structs.
     """
 
     fields: tuple[Field, ...]
+    child_indices: tuple[int, ...] = ()
     items_per_row: int = 1
 
     @property
@@ -78,8 +80,11 @@ def leaf_paths(field: Field) -> list[LeafPath]:
     if field.is_leaf:
         return [LeafPath((field,))]
     size = field.struct_list_size or 1
-    inner = [path for child in field.children for path in leaf_paths(child)]
-    return [LeafPath((field, *path.fields), size * path.items_per_row) for path in inner]
+    return [
+        LeafPath((field, *path.fields), (index, *path.child_indices), size * path.items_per_row)
+        for index, child in enumerate(field.children)
+        for path in leaf_paths(child)
+    ]
 
 
 def shred(path: LeafPath, array: pa.Array) -> tuple[Levels, pa.Array]:
@@ -99,7 +104,7 @@ def shred(path: LeafPath, array: pa.Array) -> tuple[Levels, pa.Array]:
     masked: Mask | None = None
     lists_left = sum(map(is_list_field, path.fields))
     is_below_nullable = False
-    for field, child in zip(path.fields, (*path.fields[1:], None), strict=True):
+    for field, child_index in zip(path.fields, (*path.child_indices, None), strict=True):
         array = dictionary_without_nulls(array)
         is_null = null_mask(array)
         if is_list_field(field):
@@ -111,20 +116,20 @@ def shred(path: LeafPath, array: pa.Array) -> tuple[Levels, pa.Array]:
             lists_left -= 1
             continue
         # pylance 14.0.2 fails to join pages of a struct above a list if only some of them declare it nullable.
-        is_nullable = child is not None and lists_left > 0 and field.nullable
+        is_nullable = child_index is not None and lists_left > 0 and field.nullable
         is_below_nullable = is_below_nullable or is_nullable
-        size = 0 if child is None else field.struct_list_size
+        size = 0 if child_index is None else field.struct_list_size
         # pylance 14.0.2 likewise fails to join pages of fixed-size lists of structs.
         is_nullable = is_nullable or (field.nullable and path.items_per_row > 1)
         # It also takes what a null struct holds as null, and then refuses it in a struct that is not null there.
-        is_nullable = is_nullable or (child is not None and masked is not None)
+        is_nullable = is_nullable or (child_index is not None and masked is not None)
         nestings.append(Nesting(length=len(array), is_null=is_null, is_nullable=is_nullable, dimension=size or 1))
         if size:
             array = array.values.slice(array.offset * size, len(array) * size)
             masked = None  # no lists below
-        elif child is not None:
+        elif child_index is not None:
             masked = _either(masked, is_null)
-            array = array.field(field.children.index(child))
+            array = array.field(child_index)
     return build_levels(nestings), array
 
 

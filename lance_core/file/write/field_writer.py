@@ -39,8 +39,6 @@ class Leaf:
 Leaves: TypeAlias = "dict[int, Leaf]"
 """Leaves of a top-level field, by their number."""
 
-NO_LEAVES: Leaves = {}
-
 
 @frozen(kw_only=True)
 class RowGroups:

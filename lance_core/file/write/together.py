@@ -107,16 +107,21 @@ def encode_together(
         some.append(column)
         num_bytes += column.num_bytes
         if num_bytes >= _BYTES_AT_ONCE:
-            yield some, _encode_some(some, options)
+            yield some, encode_leaves(some, options)
             some, num_bytes = [], 0
-    yield some, _encode_some(some, options)
+    yield some, encode_leaves(some, options)
 
 
-def _encode_some(columns: Sequence[Collected], options: PageOptions) -> list[Leaves]:
+def encode_leaves(columns: Sequence[Collected], options: PageOptions) -> list[Leaves]:
+    """Encode what columns have collected at one go; arguments as in `encode_together`.
+
+    Returns:
+        For each column its leaves, as far as they were looked at.
+    """
     groups: dict[tuple[_Encode, int, int], list[tuple[Any, Leaf]]] = {}
     leaves_of_columns: list[Leaves] = [{} for _ in columns]
     for leaves, column in zip(leaves_of_columns, columns, strict=True):
-        if not column.arrays or column.num_rows > (MAX_VALUES if column.writer.is_bare else SMALL_VALUES):
+        if not column.arrays or column.num_rows > MAX_VALUES:
             continue
         array = column.arrays[0] if len(column.arrays) == 1 else column.as_one()
         for number, path in column.writer.free_leaves:

@@ -234,6 +234,19 @@ def test_leaves_in_structs_and_lists_are_looked_at_once(monkeypatch, data_file, 
     assert data_file.read().equals(table)
 
 
+@pytest.mark.parametrize(("num_leaves", "num_pages"), [(4, 1), (100, 1), (150, 2)])
+def test_structs_of_many_leaves_have_larger_pages(data_file, num_leaves, num_pages):
+    """40,000 rows of 8 bytes are 32 MB in 100 leaves; 48 MB in 150."""
+    rows = pa.StructArray.from_arrays(
+        [pa.array(RNG.integers(0, 50, 40_000)) for _ in range(num_leaves)],
+        [f"c{number}" for number in range(num_leaves)],
+    )
+    table = pa.table({"c": rows})
+    data_file.write(table)
+    assert len(data_file.open()._content._container.pages({0})[0]) == num_pages
+    assert data_file.read().equals(table)
+
+
 def _noted(names, encode):
     """Encode a leaf, and note its name."""
 
