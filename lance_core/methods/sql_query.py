@@ -14,6 +14,7 @@ from lance_core.scan.ordering import ColumnOrdering, Sorter, check_sortable
 from lance_core.scan.select import AGGREGATES, Aggregate, Column, Select, parse_select, sql_of_groups
 from lance_core.sql.expression import make_expression
 from lance_core.sql.float_order import from_order_keys, order_keys
+from lance_core.sql.grouping import grouped
 from lance_core.table.naming import naming
 
 if TYPE_CHECKING:
@@ -174,7 +175,7 @@ def _answer(
     if select.is_distinct:
         table = pa.Table.from_batches(batches, schema=made)
         try:
-            batches = table.group_by(made.names, use_threads=False).aggregate([]).to_batches()
+            batches = grouped(table, made.names).to_batches()
         except (pa.ArrowNotImplementedError, pa.ArrowKeyError) as error:
             raise UnsupportedError(f"DISTINCT does not support columns of these types: {error}") from error
     table = _sorted(batches, made, select).slice(select.offset, select.limit).select(range(len(schema)))
@@ -235,9 +236,7 @@ class _Grouped:
             return pa.RecordBatch.from_arrays(counts, schema=self.groups)
         table = _with_order_keys(scanner.to_table(), select.aggregates)
         try:
-            groups = table.group_by(keys, use_threads=False).aggregate(
-                [_task(*aggregate) for aggregate in enumerate(select.aggregates)]
-            )
+            groups = grouped(table, keys, [_task(*aggregate) for aggregate in enumerate(select.aggregates)])
         except (pa.ArrowNotImplementedError, pa.ArrowKeyError) as error:
             raise UnsupportedError(f"GROUP BY does not support columns of these types: {error}") from error
         columns = [groups.column(name) for name in keys]

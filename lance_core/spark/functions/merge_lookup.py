@@ -37,6 +37,7 @@ from lance_core.spark.common.worker_errors import without_traceback
 from lance_core.spark.functions.read import parallelism
 from lance_core.spark.reading.read_plan import readable_schema
 from lance_core.spark.session import is_connect
+from lance_core.sql.grouping import grouped
 from lance_core.sql.ternary import FALSE, NULL
 
 if TYPE_CHECKING:
@@ -141,7 +142,7 @@ class CachedSource:
             return None
         batches = cast_batches(iter(rows.to_batches()), schema.to_arrow())
         keys = pa.Table.from_batches(batches, schema=schema.to_arrow())
-        distinct = keys.group_by(keys.column_names, use_threads=False).aggregate([])
+        distinct = grouped(keys, keys.column_names)
         self.has_distinct_keys = distinct.num_rows == keys.num_rows
         return keys
 

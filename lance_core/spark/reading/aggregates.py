@@ -19,6 +19,7 @@ from lance_core.spark.common.types import arrow_schema
 from lance_core.spark.reading.read_plan import readable_schema, scan_plan
 from lance_core.spark.reading.reader import LanceReader
 from lance_core.sql.expression import make_expression
+from lance_core.sql.grouping import grouped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -120,7 +121,7 @@ class _Aggregation:
         if self.is_grouping and self._sums_fit(rows):
             functions = zip(self.partials.functions, self.partials.arguments, strict=True)
             asked = [(text or [], function) for function, text in functions]
-            columns = rows.group_by(keys, use_threads=False).aggregate(asked).columns
+            columns = grouped(rows, keys, asked).columns
             self.is_grouping = not keys or len(columns[0]) * _FEWEST_ROWS <= rows.num_rows
         else:
             columns = [rows.column(key) for key in keys] + self._of_each_row(rows)

@@ -16,6 +16,7 @@ from lance_core.spark.common.task_memory import keep_freed_memory
 from lance_core.spark.writing.blob_columns import fit_blob_columns
 from lance_core.spark.writing.commit import publish
 from lance_core.spark.writing.staged_transactions import stage_transaction
+from lance_core.sql.grouping import grouped
 from lance_core.sql.predicate import make_predicate
 
 if TYPE_CHECKING:
@@ -161,7 +162,7 @@ def join_partitions(tables: Sequence[pa.Table]) -> pa.Table | None:
     if not tables:
         return None
     table: Any = pa.concat_tables(tables)
-    table = table.group_by(table.column_names, use_threads=False).aggregate([])
+    table = grouped(table, table.column_names)
     if table.num_rows > MAX_PARTITIONS:
         raise InvalidInputError(
             f"the rows are in more than {MAX_PARTITIONS} partitions of {', '.join(table.column_names)}; nothing was "
