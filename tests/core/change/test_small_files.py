@@ -88,8 +88,8 @@ def test_rows_that_wait_have_few_files_and_few_bytes(row_bytes, most_open):
 
 
 def test_columns_of_several_files_are_encoded_together(tmp_path, monkeypatch):
-    calls, encode = [], together._encode_some
-    monkeypatch.setattr(together, "_encode_some", lambda *of: (calls.append(len(of[0])), encode(*of))[1])
+    calls, encode = [], together.encode_leaves
+    monkeypatch.setattr(together, "encode_leaves", lambda *of: (calls.append(len(of[0])), encode(*of))[1])
     lance_core.write_dataset(rows().select(["id", "few"]), tmp_path / "t", max_rows_per_file=PER_FILE)
     assert [number for number in calls if number] == [64, 64, 64, 14]
 
