@@ -47,7 +47,7 @@ def grouped(table: pa.Table, keys: Sequence[str], tasks: Sequence[tuple[Any, ...
 def _mixed(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     """Return numbers, or times, of 64 bits whose lower halves are combined with their upper ones; twice undoes it."""
     chunks: list[pa.Array] = []
-    for chunk in filter(len, values.chunks):
+    for chunk in [chunk for chunk in values.chunks if len(chunk)]:
         bits = np.frombuffer(chunk.buffers()[1], np.uint64, len(chunk), chunk.offset * (_BITS // 8))
         numbers = (bits ^ (bits >> np.uint64(_BITS // 2))).view(np.int64)
         chunks.append(numbers_array(numbers, null_mask(chunk)).view(kind))
