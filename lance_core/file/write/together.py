@@ -124,8 +124,9 @@ def encode_leaves(columns: Sequence[Collected], options: PageOptions) -> list[Le
         if not column.arrays or column.num_rows > MAX_VALUES:
             continue
         array = column.arrays[0] if len(column.arrays) == 1 else column.as_one()
-        for number, path in column.writer.free_leaves:
-            leaves[number] = leaf = Leaf(*shred(path, array))
+        writer = column.writer
+        for number in writer.free_leaves:
+            leaves[number] = leaf = Leaf(*shred(writer.paths[number], array))
             grouped = _values_of(leaf)
             if grouped is not None:
                 groups.setdefault(grouped[:3], []).append((grouped[3], leaf))

@@ -26,7 +26,7 @@ from lance_core.format.file.file_metadata import Page, encode_column
 from lance_core.format.schema import BLOB_KEY, JSON, logical_type_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from lance_core.encoding.options import PageOptions
     from lance_core.encoding.values import Bytes
@@ -49,7 +49,8 @@ class FieldWriterV20:
     """
 
     is_bare = False
-    free_leaves = ()
+    paths: Sequence[LeafPath] = ()
+    free_leaves: tuple[int, ...] = ()
     needs_check = True
 
     def __init__(self, field: Field) -> None:

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from lance_core.format.schema import Field
 
 
+_FIRST: tuple[int, ...] = (0,)
+
+
 def _is_free(path: LeafPath) -> bool:
     """Return whether nothing but its type is said of a leaf, and a row has no fixed number of its values."""
     leaf = path.leaf
@@ -54,7 +57,8 @@ class FieldWriterV21:
     Attributes:
         field_ids: Fields that have a column, in the order of the columns.
         is_bare: Whether the field is one leaf, of which nothing but its type is said.
-        free_leaves: Numbers and paths of leaves of which nothing but the type is said.
+        paths: The leaves, in the order of the columns.
+        free_leaves: Numbers of leaves of which nothing but the type is said.
         needs_check: Whether there are values that it cannot hold.
 
     Raises:
@@ -71,17 +75,17 @@ class FieldWriterV21:
         self.is_bare = not (field.children or field.metadata or field.extension_name)
         self.needs_check = not self.is_bare or not field.nullable or field.logical_type == "struct"
         if self.is_bare:
-            self._paths, self._options = [LeafPath((field,))], [free_options(version, profile)]
-            self.free_leaves = [(0, self._paths[0])]
+            self.paths, self._options = [LeafPath((field,))], [free_options(version, profile)]
+            self.free_leaves = _FIRST
             self._pages: list[list[Page]] = [[]]
             self.field_ids: tuple[int, ...] = (field.id,)
             return
-        self._paths = leaf_paths(field)
-        self._options = [page_options(path, version, profile) for path in self._paths]
-        self._pages = [[] for _ in self._paths]
-        self.free_leaves = [(number, path) for number, path in enumerate(self._paths) if _is_free(path)]
-        self._paths_of_blobs = [path for path in self._paths if is_second_version(path.leaf)]
-        self.field_ids = tuple([path.leaf.id for path in self._paths])
+        self.paths = leaf_paths(field)
+        self._options = [page_options(path, version, profile) for path in self.paths]
+        self._pages = [[] for _ in self.paths]
+        self.free_leaves = tuple([number for number, path in enumerate(self.paths) if _is_free(path)])
+        self._paths_of_blobs = [path for path in self.paths if is_second_version(path.leaf)]
+        self.field_ids = tuple([path.leaf.id for path in self.paths])
 
     def check(self, array: pa.Array) -> None:
         """Look for values that the file cannot hold, before any of them is taken.
@@ -103,7 +107,7 @@ class FieldWriterV21:
             leaves: Leaves of the rows that were looked at already.
         """
         num_rows = len(array)
-        for number, (path, pages) in enumerate(zip(self._paths, self._pages, strict=True)):
+        for number, (path, pages) in enumerate(zip(self.paths, self._pages, strict=True)):
             first_row, leaf = self._num_rows, leaves.get(number)
             if leaf is not None and leaf.page is not None:
                 pages.append(_placed(leaf.page, num_rows, first_row, put))
@@ -125,7 +129,7 @@ class FieldWriterV21:
         return self._num_rows - first_row
 
     def _encode(self, number: int, array: pa.Array, leaf: Leaf | None, put: Put) -> Iterator[RowsPage]:
-        path, options = self._paths[number], self._options[number]
+        path, options = self.paths[number], self._options[number]
         if leaf is not None:
             return encode_shredded(path, leaf.levels, leaf.array, len(array), options)
         if not path.leaf.is_blob:
