@@ -40,17 +40,12 @@ run shares. Two columns of numbers in files of 50,000 rows take seven tenths of 
 and decode them together without one. Two of three columns of texts in files of 10,000 rows and 1.3 MB take six tenths;
 vectors in files of 3 MB, which are mapped otherwise, take twice as much."""
 
-_FIRST_RUN_ROWS, _RUN_ROWS, _RUN_VALUES = 1 << 13, 1 << 18, 1 << 22
-"""Bounds of a run, unless batches may have more rows, which are in memory together. The first run is small, so that the
-first batch comes early. Of files with pages of few rows all others are as large as they may be, since each run takes
-steps of every column: a stream of 50 files of 10,000 rows takes a tenth less CPU time than with runs that double, one
-of files of 1,000 rows a fifth. Runs of far files double, so that some are fetched while others are decoded. With twice
-as many values the stream of files of 10,000 rows takes a fifth less CPU time than with 2^17 rows and 2^21 values, one
-of files of 2,500 rows a tenth, and 35 MB more memory; with four times as many a third and a tenth, and 50 MB."""
-
-_KEPT_RUN_ROWS, _KEPT_RUN_VALUES = 1 << 19, 1 << 23
-"""Likewise of a read that keeps all rows, which begins with as many unless files are far: with two steps of
-every column for 50 files of 10,000 rows instead of six it takes a quarter less CPU time."""
+_FIRST_RUN_ROWS, _RUN_ROWS, _RUN_VALUES = 1 << 13, 1 << 19, 1 << 23
+"""Bounds of a run, unless batches may have more rows, which are in memory together. The first run of a stream is small,
+so that the first batch comes early. Of files with pages of few rows all others are as large as they may be, since each
+run takes steps of every column: a stream of 50 files of 10,000 rows takes a third less CPU time than with 2^17 rows and
+2^21 values, one of files of 2,500 rows a tenth, and 50 MB more memory. Runs of far files double, so that some are
+fetched while others are decoded."""
 
 _NOT_SMALL: tuple[int | None, bool] = (None, False)
 
@@ -266,8 +261,7 @@ def _runs(
     num_columns = sum([len(projection.fields) for projection in projections])
     smallest = max(step, _FIRST_RUN_ROWS)
     is_kept = plan is not None and plan.is_kept
-    run_rows, run_values = (_KEPT_RUN_ROWS, _KEPT_RUN_VALUES) if is_kept else (_RUN_ROWS, _RUN_VALUES)
-    largest = max(smallest, min(run_rows, run_values // max(1, num_columns)))
+    largest = max(smallest, min(_RUN_ROWS, _RUN_VALUES // max(1, num_columns)))
     most_rows = largest if is_kept and not files.is_far else smallest
     small_rows = _SMALL_FAR_FILE_ROWS if files.is_far else _SMALL_FILE_ROWS
     run: list[FragmentReader] = []

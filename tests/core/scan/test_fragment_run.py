@@ -143,8 +143,8 @@ def test_the_first_run_of_a_stream_is_small(tmp_path, runs, monkeypatch):
 
 def test_runs_of_far_files_grow(tmp_path, runs, monkeypatch):
     write_dataset(rows(30 * 20).select(["id"]), str(tmp_path / "t"), max_rows_per_file=30)
-    for name, bound in (("_FIRST_RUN_ROWS", 64), ("_RUN_ROWS", 256), ("_KEPT_RUN_ROWS", 256)):
-        monkeypatch.setattr(fragment_run, name, bound)
+    monkeypatch.setattr(fragment_run, "_FIRST_RUN_ROWS", 64)
+    monkeypatch.setattr(fragment_run, "_RUN_ROWS", 256)
     monkeypatch.setattr(OpenFiles, "is_far", True)
     for read in (lambda scanner: scanner.to_table(), lambda scanner: pa.Table.from_batches(scanner.to_batches())):
         runs.clear()
@@ -152,15 +152,15 @@ def test_runs_of_far_files_grow(tmp_path, runs, monkeypatch):
         assert runs == [2, 4, 8, 6]
 
 
-def test_what_is_kept_is_read_in_larger_runs_than_a_stream(tmp_path, runs, monkeypatch):
+def test_what_is_kept_is_read_in_large_runs_from_the_start(tmp_path, runs, monkeypatch):
     write_dataset(rows(30 * 20).select(["id"]), str(tmp_path / "t"), max_rows_per_file=30)
-    for name, bound in (("_FIRST_RUN_ROWS", 64), ("_RUN_ROWS", 128), ("_KEPT_RUN_ROWS", 256)):
-        monkeypatch.setattr(fragment_run, name, bound)
+    monkeypatch.setattr(fragment_run, "_FIRST_RUN_ROWS", 64)
+    monkeypatch.setattr(fragment_run, "_RUN_ROWS", 256)
     found = dataset(str(tmp_path / "t")).scanner(batch_size=15).to_table()
     assert runs == [8, 8, 4]
     runs.clear()
     streamed = list(dataset(str(tmp_path / "t")).to_batches(batch_size=15))
-    assert runs == [2, 4, 4, 4, 4, 2]
+    assert runs == [2, 8, 8, 2]
     assert pa.Table.from_batches(streamed).equals(found)
 
 
