@@ -175,7 +175,7 @@ def spread_over_nulls(values: npt.NDArray[Any], array: pa.Array) -> npt.NDArray[
     """
     if not _MOSTLY_NULL < array.null_count / max(1, len(array)) < 1:
         return values
-    valid = (unpack_bits(array.buffers()[0], array.offset, len(array))).nonzero()[0]
+    valid = unpack_bits(array.buffers()[0], array.offset, len(array)).nonzero()[0]
     counts = np.diff(valid, append=len(array))
     counts[0] += valid[0]
     return np.repeat(values[valid], counts, axis=0)

@@ -376,7 +376,7 @@ def _asked(node: _Node, values: pa.RecordBatch, schema: pa.Schema) -> Condition:
         is_answer = bool(path) and pa.types.is_boolean(kind)
         return pruning.Comparison(path, "equal", TRUE_SCALAR) if is_answer else pruning.UNKNOWN
     if node.name in _RULES:
-        return _low_tree(_RULES[node.name], [_asked(part, values, schema) for part in _parts(node)])
+        return joined(_RULES[node.name], [_asked(part, values, schema) for part in _parts(node)])
     if node.name == "invert":
         return pruning.Not(_asked(node.arguments[0], values, schema))
     if node.name in float_order.MIRRORED:
@@ -450,11 +450,3 @@ def _of_type(values: pa.Array, kind: pa.DataType) -> pa.Array | None:
         return wanted if wanted.cast(values.type).equals(values) else None
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return None
-
-
-def _low_tree(rule: Callable[[Condition, Condition], Condition], parts: Sequence[Condition]) -> Condition:
-    conditions = list(parts)
-    while len(conditions) > 1:
-        pairs = [rule(*pair) for pair in zip(conditions[::2], conditions[1::2], strict=False)]
-        conditions = pairs + conditions[2 * len(pairs) :]
-    return conditions[0]

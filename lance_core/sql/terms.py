@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 from functools import partial, reduce
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     from lance_core.sql.arrow_types import Datum
     from lance_core.sql.pruning import Condition
+
+_T = TypeVar("_T")
 
 
 class Conjunct(NamedTuple):
@@ -385,13 +387,13 @@ def _is_among(value: Term, literals: pa.Array, *, strict: bool, is_exact: bool) 
     return apply(evaluate, (converted(value, common),), "IN", asks, kind=pa.bool_())
 
 
-def joined(rule: Callable[[Term, Term], Term], terms: Sequence[Term]) -> Term:
-    """Join terms by AND or OR: neighbours in pairs, so that the tree stays low."""
-    joined_terms = list(terms)
-    while len(joined_terms) > 1:
-        pairs = [rule(*pair) for pair in zip(joined_terms[::2], joined_terms[1::2], strict=False)]
-        joined_terms = pairs + joined_terms[2 * len(pairs) :]
-    return joined_terms[0]
+def joined(rule: Callable[[_T, _T], _T], parts: Sequence[_T]) -> _T:
+    """Join terms, or what they ask, by AND or OR: neighbours in pairs, so that the tree stays low."""
+    left = list(parts)
+    while len(left) > 1:
+        pairs = [rule(*pair) for pair in zip(left[::2], left[1::2], strict=False)]
+        left = pairs + left[2 * len(pairs) :]
+    return left[0]
 
 
 def and_(left: Term, right: Term) -> Term:

@@ -319,7 +319,7 @@ def _union(first: Int64s, last: Int64s, num_chunks: int) -> Int64s:
     depth_changes = np.zeros(num_chunks + 1, np.int64)
     np.add.at(depth_changes, first, 1)
     np.add.at(depth_changes, last + 1, -1)
-    return (depth_changes[:-1].cumsum()).nonzero()[0]
+    return depth_changes[:-1].cumsum().nonzero()[0]
 
 
 def byte_ranges(table: ChunkTable, chunks: Int64s) -> tuple[Int64s, Int64s]:
