@@ -20,6 +20,7 @@ from lance_core.encoding.layouts.small_page import (
     may_be_encoded,
 )
 from lance_core.encoding.leaves import shred
+from lance_core.encoding.repdef import NO_LEVELS
 from lance_core.errors import InvalidInputError
 from lance_core.file.write.field_writer import Leaf
 
@@ -141,7 +142,7 @@ def _values_of(leaf: Leaf) -> tuple[_Encode, int, int, Any] | None:
     """Return what encodes a leaf together with others, their width and number of values, and the leaf's values."""
     array, levels = leaf.array, leaf.levels
     count, identity = len(array), array.type.id
-    if not may_be_encoded(levels, count):
+    if not count or (levels is not NO_LEVELS and not may_be_encoded(levels, count)):
         return None
     kind = FIXED_WIDTH.get(identity)
     if kind is not None:

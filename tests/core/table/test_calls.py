@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("versions_are_remembered")
 
 ROW = pa.table({"x": pa.array([1], pa.int64())})
 FEW, MANY = 100, 1_000
-GROWTH = 120
+GROWTH = 105
 """More calls or objects for 900 more fragments: each time that a record gets longer by a byte, a stretch begins."""
 
 
