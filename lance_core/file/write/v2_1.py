@@ -104,11 +104,11 @@ class FieldWriterV21:
         Args:
             array: The rows.
             put: Writes a buffer.
-            leaves: Leaves of the rows that were looked at already.
+            leaves: Leaves of the rows that were looked at already; they are taken out, with the memory of their rows.
         """
         num_rows = len(array)
         for number, (path, pages) in enumerate(zip(self.paths, self._pages, strict=True)):
-            first_row, leaf = self._num_rows, leaves.get(number)
+            first_row, leaf = self._num_rows, leaves.pop(number, None)
             if leaf is not None and leaf.page is not None:
                 pages.append(_placed(leaf.page, num_rows, first_row, put))
                 continue

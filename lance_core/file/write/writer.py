@@ -448,7 +448,6 @@ def _finish_together(writers: Sequence[DataFileWriter]) -> list[WrittenDataFile]
     for some, looked_at in encode_together(columns, writers[0].options):
         for column, leaves, owner in zip(some, looked_at, owners, strict=False):
             owner.write_collected(column, leaves)
-            leaves.clear()  # of the memory of their rows
     return [writer.end() for writer in writers]
 
 

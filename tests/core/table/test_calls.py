@@ -97,7 +97,7 @@ def columns(number):
 # For each work the most calls that a table of one column may cost, and each further column.
 LIMITS = {
     "open": (340, 2),
-    "append": (1300, 66),
+    "append": (1300, 63),
     "scan": (1700, 217),
     "take": (1400, 255),
     "filter": (2300, 265),
