@@ -23,6 +23,7 @@ from measure import compare
 import lance_core
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 Spent = dict[str, tuple[float, float]]
@@ -127,17 +128,23 @@ def _scan_at_once(pool: ThreadPoolExecutor, number: int, table: Any) -> None:
 
 def again(root: Path, scale: float, rounds: int) -> dict[str, Spent]:
     """CPU and wall seconds of works on the files of 10,000 rows when they are repeated; all engines in turns."""
+    return {
+        f"{name} of {FILES}": {engine: (one.cpu, one.wall) for engine, one in compare(calls, rounds).items()}
+        for name, calls in calls_of_files(root, scale).items()
+    }
+
+
+def calls_of_files(root: Path, scale: float) -> dict[str, dict[str, Callable[[], Any]]]:
+    """For each work on the files of 10,000 rows what each engine does; tables are opened."""
     tables = {
         name: (lance if module == "lance" else lance_core).dataset(uri)
         for name, (module, uri) in _written(root, FILES, scale).items()
     }
     rows = list(range(0, count := min(table.count_rows() for table in tables.values()), max(count // 100, 1)))[:100]
-    found: dict[str, Spent] = {}
-    for name, work in _DATA[FILES].items():
-        program = compile(work, FILES, "eval")
-        calls = {
-            engine: partial(eval, program, {"table": table, "rows": rows})  # a work of `_DATA`
+    return {
+        name: {
+            engine: partial(eval, compile(work, FILES, "eval"), {"table": table, "rows": rows})  # a work of `_DATA`
             for engine, table in tables.items()
         }
-        found[f"{name} of {FILES}"] = {engine: (one.cpu, one.wall) for engine, one in compare(calls, rounds).items()}
-    return found
+        for name, work in _DATA[FILES].items()
+    }

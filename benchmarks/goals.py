@@ -200,6 +200,16 @@ GOALS = tuple(sorted(_ALL, key=lambda goal: goal.row or _ANY))
 """By row; what nothing is asked of at the end."""
 
 
+REASONS = {
+    1: "import", 2: "open", 6: "append", 7: "versions", 8: "versions", 10: "blobs", 14: "text-bytes",
+    16: "pylance-text", 18: "taxi-reads", 21: "takes", 22: "takes", 24: "opened-again", 25: "opened-again", 26: "files",
+    27: "delete", 28: "compaction", 29: "memory", 30: "requests", 33: "versions", 35: "spark-write", 36: "spark-reads",
+    37: "spark-reads", 39: "builds", 40: "upsert", 41: "compaction", 42: "audit", 43: "first-scan", 44: "threads",
+    45: "shapes", 46: "shapes", 47: "growth", 49: "changes", 50: "queries",
+}  # fmt: skip
+"""Of rows, where explained.md tells what keeps them from their target."""
+
+
 def judge(goal: Goal, figure: Figure | None) -> str:
     """What became of a goal, in a word or two."""
     if isinstance(goal.find, str):

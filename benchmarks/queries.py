@@ -110,13 +110,21 @@ def _of_texts() -> dict[str, Work]:
 
 def queries(root: Path, scale: float, rounds: int) -> dict[str, Spent]:
     """Measure all queries; tables are opened, and what they ask has been asked before."""
-    num_rows, num_texts = (max(int(count * min(scale, 1)), 20_000) for count in (NUM_ROWS, NUM_TEXTS))
-    rows, texts = _rows(num_rows), _texts(num_texts)
-    found: dict[str, Spent] = {}
-    plain = dict(_written(root / "plain", rows, {}))
-    found |= _asked(plain, _plain(rows), rounds)
-    found |= _asked(dict(_written(root / "indexed", rows, _KINDS)), _indexed(rows), rounds)
-    return found | _asked(dict(_written(root / "texts", texts, {"text": "INVERTED"})), _of_texts(), rounds)
+    rows, texts = _rows(_fewer(NUM_ROWS, scale)), _texts(_fewer(NUM_TEXTS, scale))
+    found = _measured(plain_calls(root, scale), rounds)
+    found |= _measured(_calls(dict(_written(root / "indexed", rows, _KINDS)), _indexed(rows)), rounds)
+    tables = dict(_written(root / "texts", texts, {"text": "INVERTED"}))
+    return found | _measured(_calls(tables, _of_texts()), rounds)
+
+
+def plain_calls(root: Path, scale: float) -> dict[str, dict[str, Callable[[], Any]]]:
+    """For each query of tables without indices what each engine does."""
+    rows = _rows(_fewer(NUM_ROWS, scale))
+    return _calls(dict(_written(root / "plain", rows, {})), _plain(rows))
+
+
+def _fewer(count: int, scale: float) -> int:
+    return max(int(count * min(scale, 1)), 20_000)
 
 
 def _written(folder: Path, rows: pa.Table, kinds: dict[str, str]) -> Iterator[tuple[str, Any]]:
@@ -130,13 +138,12 @@ def _written(folder: Path, rows: pa.Table, kinds: dict[str, str]) -> Iterator[tu
         yield name, engine.dataset(uri)
 
 
-def _asked(tables: dict[str, Any], works: dict[str, Work], rounds: int) -> dict[str, Spent]:
+def _calls(tables: dict[str, Any], works: dict[str, Work]) -> dict[str, dict[str, Callable[[], Any]]]:
+    return {name: {engine: partial(work, table) for engine, table in tables.items()} for name, work in works.items()}
+
+
+def _measured(works: dict[str, dict[str, Callable[[], Any]]], rounds: int) -> dict[str, Spent]:
     return {
-        f"query: {name}": {
-            engine: (spent.cpu, spent.wall)
-            for engine, spent in compare(
-                {engine: partial(work, table) for engine, table in tables.items()}, rounds
-            ).items()
-        }
-        for name, work in works.items()
+        f"query: {name}": {engine: (spent.cpu, spent.wall) for engine, spent in compare(calls, rounds).items()}
+        for name, calls in works.items()
     }

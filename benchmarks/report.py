@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from figures import BEST, LIKE_SIZE, PLAIN, of_shape
-from goals import SHAPE_WORKS, SLACK, table
+from goals import REASONS, SHAPE_WORKS, SLACK, table
 from growth_report import curves, growth_text
 from picture import ROWS, bars
 from shapes import SHAPES
@@ -31,6 +31,7 @@ README = {
     HERE.parent / "README.md": ("summary",),
     HERE / "README.md": ("goals", "shapes", "huge growth", "growth", "spark", "far"),
     HERE / "text.md": ("codecs",),
+    HERE / "explained.md": ("floors",),
     HERE.parent / "docs/compression.md": ("profiles",),
     HERE.parent / "docs/vector-search.md": ("vectors",),
     HERE.parent / "docs/full-text-search.md": ("texts",),
@@ -100,6 +101,8 @@ def goals_text(results: Mapping[str, Any]) -> str:
     ]
     for one in rows:
         shown = SHOWN.get(one["verdict"], one["verdict"])
+        if one["verdict"] in ("in the slack", "MISSED") and one["row"] in REASONS:
+            shown += f", [why](explained.md#{REASONS[one['row']]})"
         lines.append("| " + " | ".join([*_cells(one), shown, one["anchor"]]) + " |")
     return "\n".join(lines)
 
@@ -167,6 +170,24 @@ def far_text(results: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def floors_text(results: Mapping[str, Any]) -> str:
+    """Works that cost more than pylance's, and what their kernels cost alone."""
+    floors = results.get("floors")
+    if not floors:
+        return "Not measured yet."
+    kinds = list(next(iter(floors.values()))["kernels"])
+    lines = [
+        f"| ms of CPU | lance_core | of that kernels | {' | '.join(kinds)} | pylance | kernels, of pylance |",
+        "|---|" + "---:|" * (len(kinds) + 4),
+    ]
+    for work, spent in floors.items():
+        kernels, theirs = sum(spent["kernels"].values()), spent["pylance"]
+        cells = [spent["lance_core"], kernels, *(spent["kernels"][kind] for kind in kinds), theirs]
+        shown = " | ".join(_figure(cell * 1e3) for cell in cells)
+        lines.append(f"| {work} | {shown} ({spent['version']}) | {kernels / theirs:.2f} |")
+    return "\n".join(lines)
+
+
 def vectors_text(results: Mapping[str, Any]) -> str:
     """What searches of vectors and builds of their indices cost, for each size of table."""
     sizes = results.get("vectors", {})
@@ -211,6 +232,7 @@ PARTS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "codecs": codecs_text,
     "profiles": profiles_text,
     "far": far_text,
+    "floors": floors_text,
     "vectors": vectors_text,
     "texts": texts_text,
 }

@@ -55,7 +55,7 @@ PARTS = (
 )
 PACKAGES = ("pylance", "pyarrow", "numpy", "deltalake")
 EVERY = ["core-2.2", "core<pylance-2.1", "pylance-2.0", "pylance-2.1", "pylance-2.2", "parquet", "ipc"]
-ELSEWHERE = ("far", "vectors", "texts", "spark_sql", "growth", "huge growth")
+ELSEWHERE = ("far", "vectors", "texts", "spark_sql", "growth", "huge growth", "floors")
 """What other programs publish, which a whole run keeps."""
 SELDOM = {"head", "head*", "scan*", "count all", "peak scan"}
 """Engines and works of data sets that no goal names."""

@@ -5,7 +5,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+
+import lance_core
+from lance_core.encoding.codecs import general
 
 HERE = Path(__file__).parents[2] / "benchmarks"
 NUM_ROWS = 50
@@ -238,3 +242,34 @@ def test_what_is_published_is_what_was_measured(report):
     found = {path: report.parts_of(path.read_text()) for path in report.README}
     for path, parts in report.README.items():
         assert found[path] == [report.PARTS[part](results) for part in parts]
+
+
+def test_every_row_beyond_its_target_is_explained(report):
+    results = json.loads((report.PUBLISHED / "results.json").read_text())
+    beyond = {row["row"] for row in results["goals"] if row["verdict"] in ("in the slack", "MISSED")}
+    assert beyond <= report.REASONS.keys()
+    explained = (HERE / "explained.md").read_text()
+    assert [anchor for anchor in report.REASONS.values() if explained.count(f'<a id="{anchor}"></a>') != 1] == []
+    for row in results["goals"]:
+        if row["row"] in beyond and row["verdict"] == "MISSED":
+            assert f"**missed**, [why](explained.md#{report.REASONS[row['row']]})" in report.goals_text(results)
+
+
+@pytest.mark.usefixtures("report")
+def test_kernels_are_noted_once_and_repeated_alone(tmp_path):
+    import floors  # noqa: PLC0415 - found from here only
+
+    lines = pa.table(
+        {"line": [f"2024-01-01 00:00:{number % 60:02} INFO request {number} done" for number in range(20_000)]}
+    )
+    table = lance_core.write_dataset(lines, tmp_path)
+    unchanged = general._decode_lz4
+    with floors.noted() as calls:
+        assert table.to_table() == lines
+    assert general._decode_lz4 is unchanged
+    kinds = [call[0] for call in calls]
+    assert kinds.count("codecs") == 1
+    assert set(kinds) <= floors.KERNELS.keys()
+    found = floors.alone_of(calls, 1)
+    assert found.keys() == floors.KERNELS.keys()
+    assert found["codecs"] > 0
