@@ -284,9 +284,10 @@ def run_layout(read: _Read) -> _Layout | None:
     if isinstance(layout, FullZipLayout):
         fits = strategy.fits_run_pages(page.num_rows) and not full_zip.has_index(layout)
         return layout if fits else None
-    num_wanted = _num_rows(read) / len(read.rows) if isinstance(read, PagesRead) else len(read.rows)
     if not isinstance(layout, MiniBlockLayout) or layout.blob_layers is not None:
         return None
+    # Chunk tables of files that are not opened are not kept: a page of its own would pay for all of its table, too.
+    num_wanted = page.num_rows if isinstance(read, PagesRead) else len(read.rows)
     return layout if strategy.is_in_run(num_wanted, page.num_rows) else None
 
 

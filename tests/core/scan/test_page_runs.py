@@ -153,12 +153,18 @@ def test_files_of_which_all_rows_are_read_are_copied_once(tmp_path, monkeypatch)
     assert found.to_pylist() == one_by_one(table, columns=["n", "few"])
 
 
-def test_single_rows_of_files_are_not_decoded_with_all_others(tmp_path, pages):
-    for number in range(8):
-        values = pa.table({"n": range(number, number + 999), "s": [f"{place % 9} items" for place in range(999)]})
-        write_dataset(values, str(tmp_path / "t"), mode="append")
-    assert dataset(str(tmp_path / "t")).take(list(range(0, 7992, 250)))["n"].to_pylist()
-    assert not pages
+@pytest.mark.parametrize("rows_of_a_file", [999, 9_000])
+def test_single_rows_of_files_are_decoded_with_all_others_until_these_are_opened(tmp_path, pages, rows_of_a_file):
+    """Chunk tables of opened files are kept, which a few rows of each cost less with."""
+    numbers = np.random.default_rng(7).integers(0, 1 << 20, (8, rows_of_a_file))
+    parts = [pa.table({"n": some, "s": [f"{number % 9} items" for number in some]}) for some in numbers]
+    for part in parts:
+        write_dataset(part, str(tmp_path / "t"), mode="append")
+    table, wanted = dataset(str(tmp_path / "t")), list(range(0, 8 * rows_of_a_file, 250))
+    for decoded in ([8, 8], [], []):
+        assert table.take(wanted).equals(pa.concat_tables(parts).take(wanted))
+        assert pages == decoded
+        pages.clear()
 
 
 def test_single_rows_of_small_files_are_decoded_with_all_others(tmp_path, pages, monkeypatch):
