@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from lance_core.sql.groups import Group
-    from lance_core.sql.pruning import Condition
 
 Node: TypeAlias = Any
 """A node of sqlglot's tree; its attributes depend on its class."""
@@ -76,7 +75,7 @@ class LanceSql(Dialect):
         }
 
 
-def parse_condition(sql: str, schema: pa.Schema) -> tuple[tuple[str, ...], Term, Condition]:
+def parse_condition(sql: str, schema: pa.Schema) -> tuple[tuple[str, ...], Term]:
     """Translate one SQL condition.
 
     Args:
@@ -84,7 +83,7 @@ def parse_condition(sql: str, schema: pa.Schema) -> tuple[tuple[str, ...], Term,
         schema: All columns that may be named.
 
     Returns:
-        The columns it reads (dotted paths inside structs), a boolean term, and what is asked of single columns.
+        The columns it reads (dotted paths inside structs), and a boolean term.
 
     Raises:
         InvalidInputError: Syntax, an unknown column, types that do not fit, no boolean result.
@@ -93,7 +92,7 @@ def parse_condition(sql: str, schema: pa.Schema) -> tuple[tuple[str, ...], Term,
     columns, term = _translate(sql, schema, "predicate")
     if not pa.types.is_boolean(term.type):
         raise InvalidInputError(f"predicate {sql!r} gives {term.type}, not a boolean")
-    return columns, term, term.asks
+    return columns, term
 
 
 def parse_value(sql: str, schema: pa.Schema, *, is_exact: bool = False) -> tuple[tuple[str, ...], Term]:
@@ -203,43 +202,14 @@ class _Translator:
 
     def column(self, path: Sequence[str], *, is_shape: bool = False) -> Term:
         """Return the column or struct field at a path of names; of the shape of structs and lists one value tells."""
-        top = _match(path[0], self.schema.names)
-        names, arrow = [top], self.schema.field(top)
-        for name in path[1:]:
-            if not pa.types.is_struct(arrow.type):
-                raise InvalidInputError(f"{'.'.join(names)} is {arrow.type} and has no field {name!r}")
-            names.append(_match(name, [field.name for field in arrow.type]))
-            inner = arrow.type.field(names[-1])
-            arrow = inner.with_nullable(inner.nullable or arrow.nullable)
-        full = ".".join(names)
-        self.columns.append(shape_path(full, arrow) if is_shape and arrow.nullable else full)
-
-        is_dictionary = pa.types.is_dictionary(arrow.type) and not self.is_copied
-        if is_dictionary:
-            arrow = arrow.with_type(arrow.type.value_type)
-
-        def read(batch: pa.RecordBatch) -> pa.Array:
-            values = batch.column(top)
-            for name in names[1:]:
-                values = pc.struct_field(values, name)
-            return pc.cast(values, arrow.type) if is_dictionary else values
-
-        return terms.column_term(full, arrow, read)
+        column, field = terms.find_column(path, self.schema, is_copied=self.is_copied)
+        self.columns.append(shape_path(column.path, field) if is_shape and field.nullable else column.path)
+        return column
 
 
 def _refuse_match(node: Node) -> None:
     if isinstance(node, exp.Anonymous) and str(node.this).lower() == "regexp_match":
         raise UnsupportedError("regexp_match is supported only as a condition. Use regexp_like")
-
-
-def _match(name: str, names: Sequence[str]) -> str:
-    if name in names:
-        return name
-    folded = [name_ for name_ in names if name_.lower() == name.lower()]
-    if len(folded) == 1:
-        return folded[0]
-    near = difflib.get_close_matches(name, names, n=3) or names[:20]
-    raise InvalidInputError(f"there is no column {name!r}. Did you mean {', '.join(near)}? Text needs single quotes")
 
 
 def _name(node: Node) -> str:

@@ -1,7 +1,7 @@
 """Predicates over record batches.
 
-A predicate comes from SQL text (`lance_core.sql.parse`) or from a ``pyarrow.compute.Expression``. Rows for which it is
-null do not match, as in a SQL ``WHERE``.
+A predicate comes from SQL text (`lance_core.sql.comparisons`, `lance_core.sql.parse`) or from a
+``pyarrow.compute.Expression``. Rows for which it is null do not match, as in a SQL ``WHERE``.
 """
 
 from __future__ import annotations
@@ -76,12 +76,18 @@ def make_predicate(condition: str | Expression, schema: pa.Schema) -> Predicate:
         UnsupportedError: SQL that is not supported; the message names it.
     """
     if isinstance(condition, str):
-        from lance_core.sql.parse import parse_condition  # noqa: PLC0415 the SQL parser is slow to import
+        from lance_core.sql.comparisons import parse_comparisons  # noqa: PLC0415 keeps `import lance_core` light
 
-        columns, term, asks = parse_condition(condition, schema)
+        columns, term = parse_comparisons(condition, schema) or _parsed(condition, schema)
         parts = _parts(condition, term)
-        return Predicate(text=condition, columns=columns, evaluate=term.evaluate, asks=asks, parts=parts)
+        return Predicate(text=condition, columns=columns, evaluate=term.evaluate, asks=term.asks, parts=parts)
     return _from_expression(condition, schema)
+
+
+def _parsed(condition: str, schema: pa.Schema) -> tuple[tuple[str, ...], Term]:
+    from lance_core.sql.parse import parse_condition  # noqa: PLC0415 the SQL parser is slow to import
+
+    return parse_condition(condition, schema)
 
 
 def _parts(text: str, term: Term) -> tuple[Predicate, ...]:

@@ -100,6 +100,49 @@ def column_term(path: str, field: pa.Field, read: Callable[[pa.RecordBatch], Dat
     return Term(type=field.type, evaluate=read_text, path=path, nullable=field.nullable, is_json=True, as_stored=read)
 
 
+def find_column(path: Sequence[str], schema: pa.Schema, *, is_copied: bool = False) -> tuple[Term, pa.Field]:
+    """Return the values of the column or struct field at a path of names, and its field, null where it or a parent is.
+
+    Args:
+        path: At least one name; found exactly, else without regard to case.
+        schema: All columns.
+        is_copied: Values that a dictionary holds stay in it.
+
+    Raises:
+        InvalidInputError: There is no such column.
+    """
+    top = _match(path[0], schema.names)
+    names, field = [top], schema.field(top)
+    for name in path[1:]:
+        if not pa.types.is_struct(field.type):
+            raise InvalidInputError(f"{'.'.join(names)} is {field.type} and has no field {name!r}")
+        names.append(_match(name, [inner.name for inner in field.type]))
+        inner = field.type.field(names[-1])
+        field = inner.with_nullable(inner.nullable or field.nullable)
+    is_dictionary = pa.types.is_dictionary(field.type) and not is_copied
+    shown = field.with_type(field.type.value_type) if is_dictionary else field
+
+    def read(batch: pa.RecordBatch) -> pa.Array:
+        values = batch.column(top)
+        for name in names[1:]:
+            values = pc.struct_field(values, name)
+        return pc.cast(values, shown.type) if is_dictionary else values
+
+    return column_term(".".join(names), shown, read), field
+
+
+def _match(name: str, names: Sequence[str]) -> str:
+    if name in names:
+        return name
+    folded = [name_ for name_ in names if name_.lower() == name.lower()]
+    if len(folded) == 1:
+        return folded[0]
+    import difflib  # noqa: PLC0415 for the message only
+
+    near = difflib.get_close_matches(name, names, n=3) or names[:20]
+    raise InvalidInputError(f"there is no column {name!r}. Did you mean {', '.join(near)}? Text needs single quotes")
+
+
 def apply(
     function: Callable[..., Datum],
     terms: Sequence[Term],

@@ -38,6 +38,14 @@ def test_a_take_of_plain_columns_imports_nothing_that_others_need(tmp_path):
     assert done.stdout.strip() == "[]"
 
 
+def test_a_condition_on_columns_does_not_import_the_sql_parser(tmp_path):
+    table = lance_core.write_dataset(pa.table({"text": ["a", "b"], "number": [1, 2]}), tmp_path)
+    work = f"""lance_core.dataset({table.uri!r}).to_table(filter="number > 1 AND text <> 'a'")"""
+    code = f"import sys, lance_core; {work}; print('sqlglot' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
 def test_spark_side_does_not_import_dagster():
     code = "import sys, lance_core.spark; print('dagster' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -4,9 +4,9 @@ import pyarrow as pa
 import pytest
 
 import lance_core
-import lance_core.sql.parse
 from lance_core.format.file import notation
 from lance_core.index.scalar.btree_pages import PageCache
+from lance_core.sql import comparisons
 
 
 @pytest.fixture
@@ -62,13 +62,13 @@ def test_look_ups_read_a_page_of_a_b_tree_once(dataset, monkeypatch, column):
 
 
 def test_a_condition_is_parsed_once_for_a_schema(dataset, monkeypatch):
-    parsed, parse = [], lance_core.sql.parse.parse_condition
+    parsed, parse = [], comparisons.parse_comparisons
 
     def counted(text, schema):
         parsed.append(text)
         return parse(text, schema)
 
-    monkeypatch.setattr("lance_core.sql.parse.parse_condition", counted)
+    monkeypatch.setattr(comparisons, "parse_comparisons", counted)
     for _ in range(3):
         assert dataset.count_rows("k < 17 AND k > 12") == 4
     dataset.alter_columns({"path": "t", "name": "u"})
