@@ -9,7 +9,9 @@ import pyarrow as pa
 
 from lance_core.errors import CorruptDataError
 from lance_core.format.schema import Schema
+from lance_core.format.table.index_metadata import index_fields
 from lance_core.format.table.paths import INDICES_FOLDER, base_prefix
+from lance_core.table.locations import sized_reader
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from lance_core.store.base import ObjectWriter, Store
 
 _FILE_VERSION = "2.1"
+_NO_SIZES: Mapping[str, int] = {}
 _MAX_ROWS_AT_ONCE = 1 << 16
 """Rows up to which a read as rows takes less time than to begin a scan."""
 
@@ -47,12 +50,16 @@ class SegmentFiles:
         folder: Folder of the segment.
         ends: Completes the files that are written, and is waited for by the caller; None if they are to be there when
             they were written.
+        sizes: Bytes of files by name, as far as they are recorded: small ones are read whole.
     """
 
-    def __init__(self, store: Store, folder: str, ends: Ends | None = None) -> None:
+    def __init__(
+        self, store: Store, folder: str, ends: Ends | None = None, *, sizes: Mapping[str, int] = _NO_SIZES
+    ) -> None:
         self._store = store
         self._folder = folder
         self._ends = ends
+        self._sizes = sizes
         self.written: dict[str, int] = {}
         """Size of each file written here, by name."""
         self._begun: list[str] = []
@@ -60,7 +67,8 @@ class SegmentFiles:
     @classmethod
     def of(cls, store: Store, index: IndexMetadata) -> SegmentFiles:
         """Return the files of a segment of a version."""
-        return cls(store, f"{base_prefix(index.base_id)}{INDICES_FOLDER}/{index.uuid_text}")
+        folder = f"{base_prefix(index.base_id)}{INDICES_FOLDER}/{index.uuid_text}"
+        return cls(store, folder, sizes=dict(index_fields(index).files))
 
     def path(self, name: str) -> str:
         """Return the path of a file below the dataset."""
@@ -78,7 +86,8 @@ class SegmentFiles:
             self._ends.wait()
         from lance_core.file.read.reader import DataFileReader  # noqa: PLC0415 whoever opens no file needs no decoder
 
-        return DataFileReader(self._store.reader(path), path=f"{self._store.uri}/{path}")
+        source = sized_reader(self._store, path, self._sizes.get(name, 0))
+        return DataFileReader(source, path=f"{self._store.uri}/{path}")
 
     def write(
         self,

@@ -8,6 +8,7 @@ The layout of the files is described in `lance_core.format.index.btree`.
 from __future__ import annotations
 
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -191,7 +192,8 @@ class BTreeSegment:
         """Return the rows for which a question other than for inequality may be true; None if a scan is cheaper."""
         if isinstance(question, IsNull):
             return self._ids(0, self._num_nulls) if self._is_worth(self._num_nulls) else None
-        ranges = question_ranges(question, self._type, self._positions, first=self._num_nulls, end=self._num_rows)
+        positions = partial(self._positions, with_ids=True)
+        ranges = question_ranges(question, self._type, positions, first=self._num_nulls, end=self._num_rows)
         if ranges is None or not self._is_worth(int((ranges[1] - ranges[0]).sum())):
             return None
         return self._ids_of(*ranges)
@@ -214,7 +216,7 @@ class BTreeSegment:
 
     def find(self, values: pa.Array) -> tuple[Int64s, Int64s] | None:
         """Find the rows that have one of some values."""
-        positions = self._positions(values, "left", "right")
+        positions = self._positions(values, "left", "right", with_ids=True)
         if positions is None:
             return None
         order = np.argsort(positions[0], kind="stable")
@@ -227,8 +229,13 @@ class BTreeSegment:
 
     # ------------------------------------------------------------------------------------------ places of sorted values
 
-    def _positions(self, values: pa.Array, *sides: Side) -> list[Int64s] | None:
+    def _positions(self, values: pa.Array, *sides: Side, with_ids: bool = False) -> list[Int64s] | None:
         """Return where values stand among all: the first row that is not less (left), or that is greater (right).
+
+        Args:
+            values: The values.
+            sides: One of them or both.
+            with_ids: See `PageCache.get`.
 
         Returns:
             Shape (values,) for each side; None if that takes so many pages that a scan is cheaper.
@@ -246,7 +253,7 @@ class BTreeSegment:
             is_searched |= len(needed) > _MANY_PAGES or len(needed) * self._page_bytes > MOST_BYTES
         if is_searched:
             return self._searched(keys, numbers, sides)
-        pages = self._cache.get(needed.tolist())
+        pages = self._cache.get(needed.tolist(), with_ids=with_ids)
         pages[behind] = Page(self._num_rows, values[:0], _NO_ROWS, first=self._last_keys[-1])
         positions: list[Int64s] = []
         of_sides = positions_in(pages, values, keys, numbers[0])

@@ -94,15 +94,21 @@ class PageCache:
             self._missed |= new
         return len(new)
 
-    def get(self, numbers: Iterable[int]) -> dict[int, Page]:
+    def get(self, numbers: Iterable[int], *, with_ids: bool = False) -> dict[int, Page]:
         """Return pages; those that are not kept are read together.
+
+        Args:
+            numbers: The pages.
+            with_ids: Row numbers of their values are wanted next: those of a single page are read with it and kept. Of
+                eight pages they take half as long again as those of one value in each.
 
         Raises:
             CorruptDataError: A page is damaged.
         """
         pages = {number: self._pages.get(number) for number in numbers}
         missing = [number for number, page in pages.items() if page is None]
-        read = self._read(sorted(missing)) if missing else {}
+        with_ids = with_ids and len(missing) == 1
+        read = self._read(sorted(missing), with_ids=with_ids) if missing else {}
         return {number: page if page is not None else read[number] for number, page in pages.items()}
 
     def take(self, columns: list[str], rows: Int64s, *, copies: bool = False) -> list[pa.Array]:
@@ -125,23 +131,26 @@ class PageCache:
         if len(numbers) * size * WORD_BYTES > _MOST_ID_BYTES:
             return None
         wanted = numbers.tolist()
-        with self._lock:
-            is_new = not self._asked.issuperset(wanted)
-            self._asked.update(wanted)
-        if is_new:
-            return None
         parts = {number: self._ids.get(number) for number in wanted}
         missing = [number for number, part in parts.items() if part is None]
+        with self._lock:
+            is_new = not self._asked.issuperset(missing)
+            self._asked.update(missing)
+        if is_new:
+            return None
         read = self._read_ids(missing) if missing else {}
         ids = np.concatenate([read[number] if part is None else part for number, part in parts.items()])
         return ids[aranges(numbers.searchsorted(firsts) * size + starts % size, ends - starts)]
 
-    def _read(self, numbers: list[int]) -> dict[int, Page]:
+    def _read(self, numbers: list[int], *, with_ids: bool) -> dict[int, Page]:
         """Read the values of pages together, which takes an eighth of the time of reading them one by one."""
         size = self._rows_per_page
         starts = [max(number * size, self._num_nulls) for number in numbers]
         ends = [min((number + 1) * size, self._file.num_rows) for number in numbers]
-        (values,) = self.take(["values"], _joined(starts, ends))
+        with_ids = with_ids and starts[0] == numbers[0] * size  # no nulls before its values
+        values, *ids = self.take(["values", "ids"] if with_ids else ["values"], _joined(starts, ends))
+        if with_ids:
+            self._keep_ids(numbers, ids[0])
         if values.null_count:
             raise CorruptDataError("a page of the B-tree has nulls behind values", path=self._path)
         # A slice would keep the others alive.
@@ -166,6 +175,11 @@ class PageCache:
         starts = [number * size for number in numbers]
         ends = [min(start + size, self._file.num_rows) for start in starts]
         (ids,) = self.take(["ids"], _joined(starts, ends))
+        return self._keep_ids(numbers, ids)
+
+    def _keep_ids(self, numbers: list[int], ids: pa.Array) -> dict[int, Int64s]:
+        """Keep the row numbers of whole pages, one after the other in ``ids``."""
+        size = self._rows_per_page
         parts = np.split(row_numbers(ids, self._path), np.arange(size, len(ids), size))
         read = {number: part.copy() for number, part in zip(numbers, parts, strict=True)}
         for number, part in read.items():

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import lance_core
 from lance_core.errors import CorruptDataError, InvalidInputError, NotFoundError, UnsupportedError
-from lance_core.format.index.btree import PAGE_FILE
+from lance_core.format.index.btree import LOOKUP_FILE, PAGE_FILE
 from lance_core.index.column import find_column
 from lance_core.index.files import SegmentFiles
 from lance_core.index.order import sort_keys
@@ -42,6 +42,32 @@ def opened(dataset, name="x"):
     (index,) = dataset.snapshot.manifest.indices
     column = find_column(dataset.snapshot.manifest.schema, name)
     return BTREE.open(SegmentFiles.of(dataset.snapshot.store, index), column), column
+
+
+def test_small_files_of_an_index_are_read_whole(dataset):
+    (index,) = dataset.snapshot.manifest.indices
+    files = SegmentFiles.of(dataset.snapshot.store, index)
+    assert files.open(LOOKUP_FILE).content is not None
+    assert files.open(PAGE_FILE).content is None, "a large one is mapped"
+
+
+@pytest.mark.parametrize("num_nulls", [0, 1, 4_096, 5_000])
+def test_one_read_brings_a_page_and_its_rows(tmp_path, monkeypatch, num_nulls):
+    numbers = [*[None] * num_nulls, *(number * 7919 % 20_011 for number in range(20_011))]
+    dataset = lance_core.write_dataset(pa.table({"x": numbers}), tmp_path / "t")
+    dataset.create_scalar_index("x", "BTREE")
+    for number in (0, 1, 777, 5_000, 20_010):
+        segment, _ = opened(dataset)
+        reads, take = [], PageCache.take
+        with monkeypatch.context() as patched:
+            patched.setattr(
+                PageCache, "take", lambda *args, reads=reads, take=take: reads.append(args[1]) or take(*args)
+            )
+            question = Comparison("x", "equal", pa.scalar(number))
+            (row,) = segment._rows(question).tolist()
+        assert numbers[row] == number
+        is_shared = num_nulls % 4_096 and number < 4_096 - num_nulls % 4_096
+        assert reads == [["values"] if is_shared else ["values", "ids"]], "not where nulls begin the page"
 
 
 def test_a_look_up_reads_only_the_rows_that_match(dataset, monkeypatch):

@@ -58,7 +58,7 @@ def test_look_ups_read_a_page_of_a_b_tree_once(dataset, monkeypatch, column):
     for number in (100, 101, 100, 4000, 100):
         value = number if column == "k" else f"'{number:08}'"
         assert dataset.to_table(["k"], filter=f"{column} = {value}")["k"].to_pylist() == [number]
-    assert reads == [["values"], ["ids"]], "the first look-up needs one row number, the second reads those of the page"
+    assert reads == [["values", "ids"]], "row numbers of a page come with its values"
 
 
 def test_a_condition_is_parsed_once_for_a_schema(dataset, monkeypatch):
