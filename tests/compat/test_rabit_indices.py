@@ -14,6 +14,7 @@ from lance_core._proto import vector_pb2
 from lance_core.errors import CorruptDataError, UnsupportedError
 from lance_core.format.index.rabit import FAST_ROUNDS
 from lance_core.format.table.index_metadata import index_fields
+from lance_core.index.vector import rabit
 from lance_core.index.vector.rabit import rotated_fast
 
 ROWS, PARTITIONS = 700, 3
@@ -94,6 +95,37 @@ def test_rows_that_pylance_finds_are_never_nearer(tmp_path):
     for query in vectors(64, 20, seed=1):
         ours, theirs = (np.asarray(search(library, path, query, 10)["_distance"]) for library in (lance_core, lance))
         assert (ours <= theirs + 1e-3).all()
+
+
+@pytest.mark.parametrize("metric", ["l2", "cosine", "dot"])
+@pytest.mark.parametrize(("num_bits", "size"), [(1, 64), (2, 48), (5, 128), (9, 96)])
+def test_rows_that_are_left_out_by_their_signs_are_not_among_the_nearest(tmp_path, monkeypatch, metric, num_bits, size):
+    path = str(tmp_path / "t")
+    rng = np.random.default_rng(2)
+    matrix = (vectors(size, 40, seed=3)[rng.integers(0, 40, 8000)] * 2 + rng.normal(size=(8000, size))).astype("f4")
+    write(path, matrix, metric, num_bits=num_bits)
+    compared = []
+    estimates = rabit._RabitEstimate._estimates
+
+    def counted(self, members, partitions):
+        compared.append(len(members) * sum(len(part.terms) for part in partitions))
+        return estimates(self, members, partitions)
+
+    monkeypatch.setattr(rabit._RabitEstimate, "_estimates", counted)
+    for condition in (None, "id % 3 > 0"):
+        for query in matrix[::1000] + np.float32(0.1):
+            found = search(lance_core, path, query, 15, condition)
+            count = sum(compared)
+            with monkeypatch.context() as patched:
+                patched.setattr(rabit, "_EXACT_ROWS", len(matrix))
+                compared.clear()
+                every = search(lance_core, path, query, 15, condition)
+            assert found["id"].equals(every["id"])
+            np.testing.assert_allclose(found["_distance"], every["_distance"], rtol=1e-5, atol=1e-5)
+            assert count < sum(compared)
+            compared.clear()
+            theirs = np.asarray(search(lance, path, query, 15, condition)["_distance"])
+            assert (np.asarray(found["_distance"]) <= theirs + 1e-3).all()
 
 
 def test_codes_that_were_not_put_in_blocks_are_searched(tmp_path):

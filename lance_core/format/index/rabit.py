@@ -10,7 +10,9 @@ large. ``num_bits`` from 1 to 9 are kept of each of its ``code_dim`` items: its 
                          ``ORDER[j]`` (lower half) and of 16 rows on (upper half). The last rows, fewer than 32, are
                          stored byte after byte of all of them
     __blocked_ex_codes   the extra bits, in blocks of 64 items; the last one is filled up with zeros
-    __add_factors, __scale_factors, __error_factors        float32, for estimates by the sign
+    __add_factors, __scale_factors, __error_factors        float32, for estimates by the sign. The error, times the
+                         distance of a query to the centroid, is 1.9 standard deviations of the difference to the
+                         estimate by all bits
     __add_factors_ex, __scale_factors_ex                   float32, for those by all bits
 
 A block of extra bits, by their number; a run is 16 items:
@@ -48,6 +50,7 @@ Bytes: TypeAlias = npt.NDArray[np.uint8]
 
 SIGN_COLUMN, EXTRA_COLUMN = "_rabit_codes", "__blocked_ex_codes"
 SIGN_FACTORS, EXTRA_FACTORS = ("__add_factors", "__scale_factors"), ("__add_factors_ex", "__scale_factors_ex")
+ERROR_FACTOR = "__error_factors"
 ORDER = np.array([0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15])
 BLOCK_ROWS = 32
 FAST_ROUNDS = 4
@@ -86,7 +89,8 @@ class RabitLayout:
             return pa.struct([signs, *(pa.field(name, pa.float32()) for name in SIGN_FACTORS)])
         blocks = -(-self.size // _BLOCK_ITEMS)
         extra = pa.field(EXTRA_COLUMN, pa.list_(pa.uint8(), blocks * _BLOCK_ITEMS // 8 * self.num_extra))
-        return pa.struct([signs, extra, *(pa.field(name, pa.float32()) for name in EXTRA_FACTORS)])
+        factors = (*EXTRA_FACTORS, *SIGN_FACTORS, ERROR_FACTOR)
+        return pa.struct([signs, extra, *(pa.field(name, pa.float32()) for name in factors)])
 
 
 def decode_rabit_layout(details: Mapping[str, Any], names: Sequence[str], size: int) -> RabitLayout:

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 Keys: TypeAlias = npt.NDArray[np.floating[Any]]
 
+_TOGETHER = 1 + 1e-9
+"""More than one query of a partition, on average."""
+
 
 @mutable(kw_only=True)
 class OpenedPartition:
@@ -76,6 +79,14 @@ class RunRows(NamedTuple):
 
     owners: Int64s
     rows: Int64s
+
+    @staticmethod
+    def at(positions: Int64s, lengths: Sequence[int]) -> RunRows:
+        """Return rows by their ascending positions in the run, whose partitions have so many rows each."""
+        ends = np.cumsum(lengths, dtype=np.int64)
+        starts: Int64s = np.concatenate([[0], ends[:-1]])
+        owners = np.searchsorted(ends, positions, side="right")
+        return RunRows(owners, positions - starts[owners])
 
     def of_each(self) -> Iterator[tuple[int, Int64s]]:
         """Return the number of each partition that has some of the rows, and their places in it."""
@@ -197,19 +208,22 @@ class CodeComparison:
 
     Args:
         keys: Returns distances of the rows of partitions, as `Comparison.keys`.
+        many: Queries of a partition from which on they are compared together.
     """
 
-    def __init__(self, keys: Callable[[Int64s, Sequence[OpenedPartition]], Keys]) -> None:
+    def __init__(
+        self, keys: Callable[[Int64s, Sequence[OpenedPartition], Doubles], Keys], *, many: float = _TOGETHER
+    ) -> None:
         self._keys = keys
+        self._many = many
 
     def keys(self, members: Int64s, opened: Sequence[OpenedPartition], limits: Doubles, /) -> tuple[Keys, Doubles]:
         """Return distances, which are exact."""
-        del limits
-        return self._keys(members, opened), np.zeros(len(members))
+        return self._keys(members, opened, limits), np.zeros(len(members))
 
     def is_by_query(self, mean_queries: float, /) -> bool:
-        """Return whether partitions have one query each."""
-        return mean_queries <= 1
+        """Return whether partitions have few queries each."""
+        return mean_queries < self._many
 
     def candidates(self, hits: CandidateRows, opened: Sequence[OpenedPartition], rows: RunRows, /) -> CandidateRows:
         """Return the rows as they are."""
@@ -224,7 +238,8 @@ class CodeComparison:
 def compare_bits(queries: Vectors) -> CodeComparison:
     """Return a comparison of bits, by the number of those that differ; shape (n, bytes)."""
 
-    def keys(members: Int64s, opened: Sequence[OpenedPartition]) -> Keys:
+    def keys(members: Int64s, opened: Sequence[OpenedPartition], limits: Doubles) -> Keys:
+        del limits
         bits = np.concatenate([partition.codes for partition in opened])
         return np.stack([pair_distances(query[None], bits, HAMMING) for query in queries[members]])
 
@@ -244,7 +259,8 @@ def compare_levels(queries: Vectors, levels: Bytes, metric: str, start: float, s
     offsets = queries.astype(np.float64).sum(axis=1) * start
     factors = (queries if metric == DOT else levels).astype(np.float32)
 
-    def keys(members: Int64s, opened: Sequence[OpenedPartition]) -> Keys:
+    def keys(members: Int64s, opened: Sequence[OpenedPartition], limits: Doubles) -> Keys:
+        del limits
         mine = factors[members]
         scores = joined([products(partition.codes, mine).T for partition in opened])
         scores = scores.astype(np.float64)

@@ -9,19 +9,16 @@ import numpy as np
 
 from lance_core.index.vector.comparisons import joined
 from lance_core.index.vector.distances import DOT, L2, pair_distances, products, squared_norms
+from lance_core.index.vector.rounded_tables import RoundedTables
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-
-    import numpy.typing as npt
 
     from lance_core.index.vector.candidates import CandidateRows
     from lance_core.index.vector.comparisons import Bytes, Keys, OpenedPartition, RunRows
     from lance_core.index.vector.distances import Doubles, Int64s, Vectors
 
-_LEVELS = 255
-_SPARSE = 8
-"""Rows are looked up alone if there are so many times as many: picking them takes longer than looking up all others."""
+_ENTRIES_OF_BYTE = 256
 _EXACT_ROWS = 1 << 9
 """Rows up to which exact distances take less than tables, or products, that choose which rows get them."""
 _MANY = 12
@@ -60,15 +57,15 @@ class EntryComparison:
         self._squares = squares
         self._metric = metric
         self._longest = float(np.sqrt(squares.max(axis=1).sum(dtype=np.float64)))
-        self._tables: dict[int, _RoundedTables] = {}
+        self._tables: dict[int, RoundedTables] = {}
 
-    def _shared(self, query: int) -> _RoundedTables:
+    def _shared(self, query: int) -> RoundedTables:
         """Return tables of a query that serve all partitions."""
         tables = self._tables.get(query)
         if tables is None:
             products_of_parts = _part_products(self._queries[query : query + 1].astype(self._book.dtype), self._book)
             products_of_parts *= -1 if self._metric == DOT else -2
-            tables = self._tables[query] = _RoundedTables(_of_bytes(products_of_parts))
+            tables = self._tables[query] = RoundedTables(_of_bytes(products_of_parts))
         return tables
 
     def keys(self, members: Int64s, opened: Sequence[OpenedPartition], limits: Doubles, /) -> tuple[Keys, Doubles]:
@@ -121,7 +118,7 @@ class EntryComparison:
             tables = _part_products(vectors.astype(self._book.dtype), self._book)
             tables *= -2
             tables += self._squares
-            rounded, errors = _RoundedTables(_of_bytes(tables)), self._errors(np.sqrt(squares.max(keepdims=True)))
+            rounded, errors = RoundedTables(_of_bytes(tables)), self._errors(np.sqrt(squares.max(keepdims=True)))
             for partition in opened:
                 partition.is_compared = True
         else:
@@ -204,79 +201,6 @@ class EntryComparison:
         return candidates.keys
 
 
-class _RoundedTables:
-    """Tables for each byte of codes, rounded to levels.
-
-    Args:
-        tables: Shape (tables, bytes, 256); its memory is used up.
-
-    Attributes:
-        margin: By how much sums may be off; infinite or NaN if some number is.
-    """
-
-    def __init__(self, tables: Vectors) -> None:
-        self._dtype = tables.dtype
-        least = tables.min(axis=2)
-        # Whole numbers follow from a product with 1 / step, which must be finite.
-        smallest = 4 * float(np.finfo(tables.dtype).tiny)
-        self._step = max(float((tables.max(axis=2) - least).max(initial=0)) / _LEVELS, smallest)
-        tables -= least[..., None]
-        tables *= 1 / self._step
-        self._levels = [[line.tobytes() for line in table] for table in tables.astype(np.uint8)]  # rounded down
-        half = self._step * tables.shape[1] / 2
-        self._starts = least.sum(axis=1, dtype=np.float64) + half
-        self.margin = half * (1 + 1e-4) if np.isfinite(self._starts).all() else np.inf
-
-    def totals(self, codes: Sequence[Bytes], fixed: Doubles, terms: Keys | None, limit: float) -> Keys:
-        """Return the sum for each row of codes, by the table of these codes, or the one for all.
-
-        Args:
-            codes: Each of shape (bytes, rows).
-            fixed: Shape (codes,): what is added to each of their rows.
-            terms: Shape (all rows,): what is added besides.
-            limit: Larger sums may become infinite.
-
-        Returns:
-            Shape (all rows,).
-        """
-        lengths, num_bytes = [numbers.shape[1] for numbers in codes], len(codes[0])
-        starts = np.repeat((self._starts + fixed).astype(self._dtype), lengths)
-        if terms is not None:
-            starts += terms
-        levels = self._added_levels(codes, range(num_bytes // 2))
-        bounds = limit - starts
-        bounds *= 1 / self._step
-        # Levels are not negative: rows that half of them bring over the limit need no others.
-        near = np.flatnonzero(levels <= bounds)
-        rest = range(num_bytes // 2, num_bytes)
-        if len(near) * _SPARSE > len(levels):
-            levels += self._added_levels(codes, rest)
-            starts += np.multiply(levels, self._step, dtype=self._dtype)
-            return starts
-        ends = np.cumsum(lengths)
-        parts = zip(codes, np.split(near, np.searchsorted(near, ends[:-1])), (ends - lengths).tolist(), strict=True)
-        levels = levels[near] + self._added_levels(
-            [numbers.take(at - start, axis=1) for numbers, at, start in parts], rest
-        )
-        totals = np.full(len(starts), np.inf, self._dtype)
-        totals[near] = starts[near] + np.multiply(levels, self._step, dtype=self._dtype)
-        return totals
-
-    def _added_levels(self, codes: Sequence[Bytes], chosen: range) -> npt.NDArray[np.unsignedinteger]:
-        """Return the totals of the levels of some bytes of each row."""
-        # A sum over all lines at once would change the type of all levels first, which takes eight times as long.
-        count = sum([stored.shape[1] for stored in codes])
-        totals = np.zeros(count, np.uint16 if len(codes[0]) * _LEVELS < 1 << 16 else np.uint32)
-        for at in chosen:
-            if len(self._levels) == 1:
-                line = b"".join([stored[at] for stored in codes]).translate(self._levels[0][at])
-            else:
-                tables = zip(codes, self._levels, strict=True)
-                line = b"".join([stored[at].tobytes().translate(table[at]) for stored, table in tables])
-            totals += np.frombuffer(line, np.uint8)
-        return totals
-
-
 def _part_products(vectors: Vectors, book: Vectors) -> Vectors:
     """Return the products of the parts of vectors and all entries; shape (n, parts, entries)."""
     parts = vectors.reshape(len(vectors), len(book), -1)
@@ -286,6 +210,6 @@ def _part_products(vectors: Vectors, book: Vectors) -> Vectors:
 def _of_bytes(tables: Vectors) -> Vectors:
     """Return tables of bytes: those of parts of 8 bits, or sums of two of 4 bits, the first in the lower bits."""
     count, _, entries = tables.shape
-    if entries == _LEVELS + 1:
+    if entries == _ENTRIES_OF_BYTE:
         return tables
     return (tables[:, 0::2, None, :] + tables[:, 1::2, :, None]).reshape(count, -1, entries * entries)

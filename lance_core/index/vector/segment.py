@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from functools import cached_property
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -471,11 +472,11 @@ class _PartitionSearch:
     def _compare(self, run: Sequence[_Probed], members: Int64s) -> None:
         """Compare queries with partitions."""
         opened = [probed.opened for probed in run]
-        ends = np.cumsum([len(probed.positions) for probed in run])
+        lengths = [len(probed.positions) for probed in run]
         keys, margins = self._comparison.keys(members, opened, self._candidates.limits[members])
         positions = np.concatenate([probed.positions for probed in run])
         num_gone = 0
-        for probed, end in zip(run, ends.tolist(), strict=True):
+        for probed, end in zip(run, accumulate(lengths), strict=True):
             if len(probed.gone):
                 keys[:, end - len(probed.positions) + probed.gone] = np.inf
                 num_gone += len(probed.gone)
@@ -485,8 +486,7 @@ class _PartitionSearch:
             is_searched = positions[near] >= 0
             at, near = at[is_searched], near[is_searched]
         if len(near):
-            owners = np.searchsorted(ends, near, side="right")
-            rows = RunRows(owners, near - (ends[owners] - np.diff(ends, prepend=0)[owners]))
+            rows = RunRows.at(near, lengths)
             candidates = CandidateRows(
                 queries=members[at],
                 keys=keys[at, near].astype(np.float64),
