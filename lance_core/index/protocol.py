@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
+    from pyroaring import BitMap64
 
     from lance_core.index.answer import RowAnswer
     from lance_core.index.column import IndexedColumn
@@ -114,12 +115,12 @@ class Segment(Protocol):
 class SampledSegment(Segment, Protocol):
     """A segment that answers about a few rows for less than about all."""
 
-    def answer_among(self, question: Question, rows: Int64s, *, tells_null: bool) -> RowAnswer | None:
+    def answer_among(self, question: Question, rows: BitMap64, *, tells_null: bool) -> RowAnswer | None:
         """Answer a question as `Segment.answer` does, but for some rows only.
 
         Args:
             question: The question.
-            rows: Shape (n,), numbers of these rows, ascending; what the answer says of others means nothing.
+            rows: Numbers of these rows; what the answer says of others means nothing.
             tells_null: As for `Segment.answer`.
         """
         ...

@@ -71,9 +71,9 @@ def or_(left: RowSets, right: RowSets) -> RowSets:
     return RowSets(true, (left.null | right.null) - true)
 
 
-def union(sets: Iterable[BitMap64]) -> BitMap64:
-    """Return the rows that are in any of some sets; it may be one of these."""
-    some = list(sets)
+def union(sets: Iterable[BitMap64], among: BitMap64 | None = None) -> BitMap64:
+    """Return the rows that are in any of some sets, or which of some rows are; it may be one of the sets."""
+    some = list(sets) if among is None else [rows & among for rows in sets]
     return BitMap64.union(*some) if len(some) > 1 else some[0] if some else NO_ROWS
 
 

@@ -18,10 +18,11 @@ from lance_core.encoding.arrow_values import mask_array
 from lance_core.errors import LanceError
 from lance_core.format.arrow_kinds import is_text
 from lance_core.format.index.bloom_filter import hash_values
+from lance_core.format.index.row_sets import row_set_of
 from lance_core.format.table.index_metadata import shows_moved_rows
 from lance_core.index.answer import ADDRESS_SHIFT, OFFSET_MASK
 from lance_core.index.column import find_column, path_of
-from lance_core.index.protocol import EntrySegment, ZonedSegment
+from lance_core.index.protocol import EntrySegment, SampledSegment, ZonedSegment
 from lance_core.index.row_moves import RowPositions
 from lance_core.index.vector.distances import is_vector
 from lance_core.index.vector.segment import VectorSegment
@@ -76,6 +77,7 @@ class Samples:
         columns = [find_column(manifest.schema, path_of(manifest.schema, field)) for field in fields]
         paths = {column.path for column in columns if column is not None and not is_vector(column.type)}
         self._projection = manifest.schema.select(sorted(paths))
+        self._starts: dict[tuple[int, ...], list[tuple[int, int]]] = {}
         self._runs: dict[tuple[int, int], tuple[Int64s, dict[str, pa.Array]]] = {}
 
     def of(self, opened: OpenSegment) -> Iterator[tuple[Int64s, pa.Array]]:
@@ -85,16 +87,26 @@ class Samples:
             CorruptDataError: The column is damaged.
         """
         name = opened.column.projection.names[0]
-        for fragment_id, start in _starts_of_runs(self._manifest, opened.fragment_ids, self._num_rows):
-            reader = FragmentReader(self._files, _fragment(self._manifest, fragment_id))
-            run = self._runs.get((fragment_id, start))
-            if run is None:
-                try:
-                    run = self._runs[fragment_id, start] = _read(reader, self._projection, start)
-                except LanceError:  # perhaps it is another column that is damaged
-                    run = _read(reader, opened.column.projection, start)
+        for fragment_id, start in self._starts_of(opened.fragment_ids):
+            run = self._runs.get((fragment_id, start)) or self._read(opened, fragment_id, start)
             rows, values = run[0], opened.column.of(run[1][name])
             yield rows, values if opened.derive is None else opened.derive(values)
+
+    def _starts_of(self, fragment_ids: Int64s) -> list[tuple[int, int]]:
+        """Return the runs in some fragments; most segments cover the same ones."""
+        key = tuple(fragment_ids.tolist())
+        if key not in self._starts:
+            self._starts[key] = list(_starts_of_runs(self._manifest, fragment_ids, self._num_rows))
+        return self._starts[key]
+
+    def _read(self, opened: OpenSegment, fragment_id: int, start: int) -> tuple[Int64s, dict[str, pa.Array]]:
+        """Read a run for all segments; for this one alone if another column is damaged."""
+        reader = FragmentReader(self._files, _fragment(self._manifest, fragment_id))
+        try:
+            run = self._runs[fragment_id, start] = _read(reader, self._projection, start)
+        except LanceError:
+            return _read(reader, opened.column.projection, start)
+        return run
 
 
 def _read(reader: FragmentReader, projection: Schema, start: int) -> tuple[Int64s, dict[str, pa.Array]]:
@@ -173,8 +185,9 @@ def audit_segment(
 def _wrong_answers(opened: OpenSegment, rows: Int64s, values: pa.Array, *, is_each_asked: bool) -> Int64s:
     """Return the rows for which an answer excludes the truth."""
     wrong = [np.empty(0, np.int64)]
+    among = None if is_each_asked or not isinstance(opened.segment, SampledSegment) else row_set_of(rows)
     for question, truth in _questions(opened.subject, values, is_each_asked=is_each_asked):
-        answer = opened.answer(question, None if is_each_asked else rows)
+        answer = opened.answer(question, among)
         if answer is not None:
             wrong.append(rows[(answer.at(rows) & truth()) == 0])
     return np.concatenate(wrong)

@@ -229,7 +229,7 @@ class OpenSegment:
         fragment_ids: Existing fragments that it covers, ascending.
         by_row_id: Its entries are stable row ids, not addresses.
         answer: Returns what it knows of a question, by address and for these fragments only; None for no answer. If it
-            is given rows, ascending, what it says of others means nothing.
+            is given rows, what it says of others means nothing.
         derive: Returns what is indexed of some values of the column; None if these are indexed themselves.
     """
 
@@ -239,7 +239,7 @@ class OpenSegment:
     subject: str
     fragment_ids: Int64s
     by_row_id: bool
-    answer: Callable[[Question, Int64s | None], RowAnswer | None]
+    answer: Callable[[Question, BitMap64 | None], RowAnswer | None]
     derive: Callable[[pa.Array], pa.Array] | None = None
 
     def batches(self, files: OpenFiles, fragment: Fragment) -> Iterator[tuple[Int64s, pa.Array]]:
@@ -273,12 +273,13 @@ def open_segment(manifest: Manifest, files: OpenFiles, index: IndexMetadata) -> 
     derived = original if isinstance(original, DerivedSegment) else None
 
     by_row_id = manifest.uses_stable_row_ids and holds_row_ids(index)
+    sampled = segment if isinstance(segment, SampledSegment) and not by_row_id else None
 
-    def answer(question: Question, rows: Int64s | None) -> RowAnswer | None:
-        if rows is None or by_row_id or not isinstance(segment, SampledSegment):
+    def answer(question: Question, rows: BitMap64 | None) -> RowAnswer | None:
+        if rows is None or sampled is None:
             answer = segment.answer(question, tells_null=True)
         else:
-            answer = segment.answer_among(question, rows, tells_null=True)
+            answer = sampled.answer_among(question, rows, tells_null=True)
         return None if answer is None else version.restricted(answer, covering)
 
     return OpenSegment(

@@ -28,7 +28,7 @@ from lance_core.format.index.bitmap_index import (
     item_type,
 )
 from lance_core.format.index.btree import has_btree
-from lance_core.format.index.row_sets import decode_row_set, row_set_of, rows_of_treemap
+from lance_core.format.index.row_sets import decode_row_set, rows_of_treemap
 from lance_core.index import answer as answers
 from lance_core.index.cache import BoundedCache
 from lance_core.index.external_sort import DEFAULT_MEMORY, MEMORY_OPTION
@@ -124,9 +124,9 @@ class Bitmaps:
                 self._cache.put(number, rows, len(data or b"") + _SET_BYTES)
         return [rows for rows in sets.values() if rows is not None]
 
-    def rows_of_any(self, numbers: Int64s) -> BitMap64:
-        """Return the rows that have any of some keys, ascending and distinct."""
-        return union(self.sets(numbers))
+    def rows_of_any(self, numbers: Int64s, among: BitMap64 | None = None) -> BitMap64:
+        """Return the rows, or which of some rows, that have any of some keys, which ascend and are distinct."""
+        return union(self.sets(numbers), among)
 
     def counts(self, numbers: Int64s) -> Int64s:
         """Return how many rows have each of some keys, ascending and distinct."""
@@ -138,10 +138,6 @@ class Bitmaps:
     def null_key(self) -> Int64s:
         """Number of the key null, if there is one: shape (1,) or (0,)."""
         return np.arange(self.num_nulls) if self.first else np.arange(self.end, self.num_keys)
-
-    def null_rows(self) -> BitMap64:
-        """Return the rows of the key null."""
-        return self.rows_of_any(self.null_key)
 
     def content(self) -> Iterable[tuple[pa.Array, list[Int64s]]]:
         """Read all keys, in batches, and the rows of each."""
@@ -193,18 +189,17 @@ class BitmapSegment(_KeySegment):
         """Look up the rows for which a question is true."""
         return self._answer(question, None, tells_null=tells_null)
 
-    def answer_among(self, question: Question, rows: Int64s, *, tells_null: bool) -> RowAnswer | None:
+    def answer_among(self, question: Question, rows: BitMap64, *, tells_null: bool) -> RowAnswer | None:
         """Look up which of some rows a question is true for."""
-        return self._answer(question, row_set_of(rows), tells_null=tells_null)
+        return self._answer(question, rows, tells_null=tells_null)
 
     def _answer(self, question: Question, among: BitMap64 | None, *, tells_null: bool) -> RowAnswer | None:
         if isinstance(question, Comparison) and question.operator == "not_equal":
             equal = self._answer(Comparison(question.column, "equal", question.value), among, tells_null=True)
             return None if equal is None else answers.not_(equal)
-        sets = self._sets(question)
+        sets = self._sets(question, among)
         if sets is None:
             return None
-        sets = sets if among is None else sets.within(among)
         if isinstance(question, Prefix) and not question.is_exact:
             null = rows_of_treemap(sets.null) if tells_null else _NO_ROWS
             elsewhere = FALSE if tells_null or not sets.null else FALSE | NULL
@@ -215,18 +210,18 @@ class BitmapSegment(_KeySegment):
         """Return the rows for which a question is true or null."""
         return None if isinstance(question, Prefix) and not question.is_exact else self._sets(question)
 
-    def _sets(self, question: Question) -> RowSets | None:
-        """As `sets`; of a prefix that is not exact the rows that may match."""
+    def _sets(self, question: Question, among: BitMap64 | None = None) -> RowSets | None:
+        """As `sets`, or for some rows only; of a prefix that is not exact the rows that may match."""
         bitmaps = self.bitmaps
         if isinstance(question, IsNull):
-            return RowSets(bitmaps.null_rows())
+            return RowSets(bitmaps.rows_of_any(bitmaps.null_key, among))
         numbers = self._keys_of(question)
         if numbers is None:
             return None
         every = np.union1d(numbers, bitmaps.null_key)  # one read for both
         sets = dict(zip(every.tolist(), bitmaps.sets(every), strict=True))
-        null = union(sets[number] for number in bitmaps.null_key.tolist())
-        return RowSets(union(sets[number] for number in numbers.tolist()), null)
+        null = union((sets[number] for number in bitmaps.null_key.tolist()), among)
+        return RowSets(union((sets[number] for number in numbers.tolist()), among), null)
 
     def count_entries(self) -> int:
         """Count all rows, those with null included."""
@@ -276,20 +271,20 @@ class LabelListSegment(_KeySegment):
         del tells_null
         return self._answer(question, None)
 
-    def answer_among(self, question: Question, rows: Int64s, *, tells_null: bool) -> RowAnswer | None:
+    def answer_among(self, question: Question, rows: BitMap64, *, tells_null: bool) -> RowAnswer | None:
         """Look up which of some lists have some items."""
         del tells_null
         return self._answer(question, rows)
 
-    def _answer(self, question: Question, sample: Int64s | None) -> RowAnswer | None:
+    def _answer(self, question: Question, among: BitMap64 | None) -> RowAnswer | None:
         null = self.null_lists
-        if null is not None and sample is not None:
-            null = np.intersect1d(null, sample, assume_unique=True)
+        if null is not None and among is not None:
+            null = np.intersect1d(null, rows_of_treemap(among), assume_unique=True)
         match question:
             case IsNull():
                 return None if null is None else answers.of_rows(true=null)
             case HasItems():
-                rows = self._rows_with(question, None if sample is None else row_set_of(sample))
+                rows = self._rows_with(question, among)
             case _:
                 return None
         if rows is None:
@@ -311,10 +306,9 @@ class LabelListSegment(_KeySegment):
         if not len(numbers):
             return _NO_ROWS
         if question.needs_all:
-            rows = BitMap64.intersection(*self.bitmaps.sets(numbers))
-        else:
-            rows = self.bitmaps.rows_of_any(numbers)
-        return rows_of_treemap(rows if among is None else rows & among)
+            sets = self.bitmaps.sets(numbers)
+            return rows_of_treemap(BitMap64.intersection(*sets, *([] if among is None else [among])))
+        return rows_of_treemap(self.bitmaps.rows_of_any(numbers, among))
 
 
 class BitmapKind:

@@ -12,6 +12,7 @@ import pytest
 
 import lance_core
 from lance_core.change.retries import commit_options, commit_work
+from lance_core.format.index.row_sets import row_set_of
 from lance_core.format.table.index_metadata import index_fields, make_index
 from lance_core.format.table.operations import CreateIndex
 from lance_core.scan.indexed import open_segment
@@ -166,7 +167,7 @@ def test_a_sample_is_answered_without_the_rows_around_it(tmp_path, column, quest
     whole = opened.answer(question, None)
     for fragment_id in (0, 2):
         sample = np.arange(200, 300) + (fragment_id << 32)
-        some = opened.answer(question, sample)
+        some = opened.answer(question, row_set_of(sample))
         assert (some.at(sample) == whole.at(sample)).all()
         assert len(some.bounds) <= 100 + 6 < len(whole.bounds), "three fragments have two bounds each"
 
