@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,8 @@ from lance_core.errors import InvalidInputError, UnsupportedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+_MOST_MADE = 64
 
 
 @frozen(kw_only=True)
@@ -62,8 +65,13 @@ class ExactSql(str):
     __slots__ = ()
 
 
+_made: deque[tuple[str, bool, pa.Schema, Expression]] = deque(maxlen=_MOST_MADE)
+
+
 def make_expression(sql: str, schema: pa.Schema) -> Expression:
-    """Check an expression against a schema and make it ready to run.
+    """Check an expression against a schema and make it ready to run; what is asked again is not parsed again.
+
+    Expressions depend on nothing but the text and the schema: no function of `lance_core.sql` tells the time.
 
     Args:
         sql: What could stand in a list of columns, such as ``price * 1.2``; see also `ExactSql`.
@@ -73,10 +81,16 @@ def make_expression(sql: str, schema: pa.Schema) -> Expression:
         InvalidInputError: Syntax, an unknown column, types that do not fit.
         UnsupportedError: SQL that is not supported; the message names it.
     """
+    is_exact = isinstance(sql, ExactSql)
+    for text, exact, known_schema, expression in list(_made):
+        if text == sql and exact == is_exact and known_schema.equals(schema, check_metadata=True):
+            return expression
     from lance_core.sql.parse import parse_value  # noqa: PLC0415 the SQL parser is slow to import
 
-    columns, term = parse_value(sql, schema, is_exact=isinstance(sql, ExactSql))
-    return Expression(text=sql, columns=columns, type=term.type, nullable=term.nullable, compute=term.evaluate)
+    columns, term = parse_value(sql, schema, is_exact=is_exact)
+    made = Expression(text=sql, columns=columns, type=term.type, nullable=term.nullable, compute=term.evaluate)
+    _made.appendleft((sql, is_exact, schema, made))
+    return made
 
 
 def assigned(expression: Expression, field: pa.Field) -> Expression:

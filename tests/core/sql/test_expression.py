@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lance_core.errors import InvalidInputError, LanceError, UnsupportedError
-from lance_core.sql.expression import assigned, make_expression
+from lance_core.sql import parse
+from lance_core.sql.expression import ExactSql, assigned, make_expression
 
 NAN = float("nan")
 ROWS = pa.record_batch(
@@ -320,3 +321,26 @@ def test_numpy_agrees_on_many_rows():
     found = value("case when a > 0 then sqrt(a) else exp(a) end", batch)
     with np.errstate(invalid="ignore"):
         assert np.allclose(np.asarray(found), np.where(numbers > 0, np.sqrt(numbers), np.exp(numbers)))
+
+
+def test_an_expression_is_parsed_once_for_a_schema(monkeypatch):
+    parsed, parse_value = [], parse.parse_value
+
+    def counted(text, schema, **options):
+        parsed.append((text, options["is_exact"]))
+        return parse_value(text, schema, **options)
+
+    monkeypatch.setattr(parse, "parse_value", counted)
+    schema = pa.schema([("once", pa.float64()), ("other", pa.int64())])
+    for same in (schema, pa.schema(list(schema))):
+        assert make_expression("once = 0.0", same) is make_expression("once = 0.0", schema)
+    exact = make_expression(ExactSql("once = 0.0"), schema)
+    batch = pa.record_batch([[-0.0], [1]], schema)
+    assert make_expression("once = 0.0", schema).evaluate(batch).to_pylist() == [True]
+    assert exact.evaluate(batch).to_pylist() == [False]
+    assert parsed == [("once = 0.0", False), ("once = 0.0", True)]
+    wide = schema.set(1, pa.field("other", pa.float64()))
+    assert make_expression("other + 1", schema).type == pa.int64()
+    assert make_expression("other + 1", wide).type == pa.float64()
+    described = schema.set(0, schema.field(0).with_metadata({"a": "b"}))
+    assert make_expression("once = 0.0", described) is not make_expression("once = 0.0", schema)
