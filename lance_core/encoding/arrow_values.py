@@ -11,7 +11,7 @@ from lance_core.common.limits import check_limit
 from lance_core.encoding.codecs.packed_struct import split_rows
 from lance_core.encoding.jsonb import encode_text
 from lance_core.encoding.jsonb_arrays import decode_texts
-from lance_core.encoding.kernels import check_places, gather, numbers_array, starts_of, take_inside
+from lance_core.encoding.kernels import check_places, gather, starts_of, take_inside, take_numbers
 from lance_core.encoding.values import DictionaryValues, FixedListValues, FixedValues, StructValues, VariableValues
 from lance_core.errors import CorruptDataError, InvalidInputError
 
@@ -27,8 +27,6 @@ _UNSIGNED: dict[int, npt.DTypeLike] = {8: np.uint8, 16: np.uint16, 32: np.uint32
 MAX_INT32 = 2**31 - 1
 _MAX_NUMPY_STRINGS = 1 << 8
 """Up to so many, numpy finds strings faster than Arrow."""
-_MAX_NUMPY_VALUES = 1 << 14
-"""Up to so many, numpy finds words faster than Arrow."""
 _MOSTLY_NULL = 3 / 4
 """Share of nulls from which on the values are so few that to repeat them costs nothing."""
 
@@ -410,10 +408,8 @@ def take_values(values: Values, indices: npt.NDArray[Any]) -> Values:
     """
     check_places(indices, len(values))
     match values:
-        case FixedValues(data) if data.ndim == 1 and data.dtype != np.bool_ and len(indices) > _MAX_NUMPY_VALUES:
-            # Arrow takes by indices of any width; numpy widens them to 64 bits, and its memory is new each time.
-            taken = take_inside(numbers_array(data), indices)
-            return FixedValues(buffer_view(taken.buffers()[1], data.dtype)[: len(indices)])
+        case FixedValues(data) if data.ndim == 1 and data.dtype != np.bool_:
+            return FixedValues(take_numbers(data, indices))
         case FixedValues(data):
             return FixedValues(data.take(indices, axis=0))
         case VariableValues(offsets, data) if len(indices) <= _MAX_NUMPY_STRINGS:

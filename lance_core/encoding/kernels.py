@@ -29,9 +29,13 @@ _MOST_RANGES_JOINED = 128
 """So many ranges are cut out and joined by Python faster than Arrow is asked for them. The memory is that of Arrow's
 pool, as in all other cases."""
 
-_MOST_JOINED_BEFORE_IMPORT = 1 << 13
-"""More ranges that Python joins, all in all, in a process that has not imported Arrow's kernels, which takes 5 ms: so
-many cost 3 ms more than by Arrow. A process that streams text pays it once, not 40 ms for each million rows."""
+_MOST_JOINED_BEFORE_IMPORT, _MOST_TAKEN_BEFORE_IMPORT = 1 << 13, 1 << 20
+"""More ranges that Python joins and numbers that numpy looks up, all in all, in a process that has not imported Arrow's
+kernels, which takes 5 ms: so many cost 3 ms and 1 ms more than by Arrow. A process that streams text pays it once, not
+40 ms for each million rows."""
+
+_MOST_TAKEN_BY_NUMPY = 1 << 14
+"""Up to so many numbers, numpy looks them up faster than Arrow."""
 
 _KERNELS = "pyarrow._compute"
 
@@ -138,28 +142,37 @@ def gather(memory: Bytes, starts: Int64s, sizes: Int64s) -> Bytes:
     ends = starts + sizes
     if (starts[1:] == ends[:-1]).all():
         return memory[int(starts[0]) : int(ends[-1])]
-    if _joined_ranges.joins(len(starts)):
+    if _are_joined(len(starts)):
         return _joined(memory, starts, ends)
     return _take(memory, starts, ends, np.arange(len(starts)))
 
 
-class _JoinedRanges:
-    """Counts the ranges that Python joins because Arrow's kernels are not imported; threads may lose a few."""
+class _BeforeImport:
+    """Counts what is done without Arrow's kernels because they are not imported; threads may lose a few.
 
-    def __init__(self) -> None:
-        self._num_ranges = 0
+    Args:
+        most: As many as are done, all in all.
+    """
 
-    def joins(self, num_ranges: int) -> bool:
-        """Count ranges, and return whether Python joins them."""
-        if num_ranges <= _MOST_RANGES_JOINED:
-            return True
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._count = 0
+
+    def counts(self, number: int) -> bool:
+        """Count so many, and return whether they are done without kernels."""
         if _KERNELS in sys.modules:
             return False
-        self._num_ranges += num_ranges
-        return self._num_ranges <= _MOST_JOINED_BEFORE_IMPORT
+        self._count += number
+        return self._count <= self._most
 
 
-_joined_ranges = _JoinedRanges()
+_joined_ranges = _BeforeImport(_MOST_JOINED_BEFORE_IMPORT)
+_taken_numbers = _BeforeImport(_MOST_TAKEN_BEFORE_IMPORT)
+
+
+def _are_joined(num_ranges: int) -> bool:
+    """Return whether Python joins so many ranges."""
+    return num_ranges <= _MOST_RANGES_JOINED or _joined_ranges.counts(num_ranges)
 
 
 def _joined(memory: Bytes, starts: Int64s, ends: Int64s, head: bytes = b"", tail: bytes = b"") -> Bytes:
@@ -183,7 +196,7 @@ def gather_between(memory: Bytes, starts: Int64s, sizes: Int64s, head: bytes, ta
     ends = starts + sizes
     largest = int(sizes.argmax())
     room = int(sizes[largest])
-    if _joined_ranges.joins(len(starts)) or room < max(len(head), len(tail)):
+    if _are_joined(len(starts)) or room < max(len(head), len(tail)):
         return _joined(memory, starts, ends, head, tail)
     # The largest range stands at both ends as well, and is written over there: another copy of all would cost more.
     cut_points = np.empty(len(starts) + 2, np.int64)
@@ -260,6 +273,17 @@ def take_inside(values: pa.Array | pa.RecordBatch, indices: npt.NDArray[Any] | p
     """
     wanted = numbers_array(indices) if isinstance(indices, np.ndarray) else indices
     return _kernels().call_function("take", [values, wanted], _unchecked())
+
+
+def take_numbers(numbers: npt.NDArray[Any], indices: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return numbers, shape (n,), at some indices, shape (m,), of any width, all of which are known to be inside.
+
+    Arrow takes 0.8 ns for each, numpy 1.8, since it widens indices to 64 bits.
+    """
+    if len(indices) <= _MOST_TAKEN_BY_NUMPY or _taken_numbers.counts(len(indices)):
+        return np.take(numbers, indices, out=empty(len(indices), numbers.dtype), mode="clip")
+    taken = take_inside(numbers_array(numbers), indices)
+    return view_buffer(taken.buffers()[1]).view(numbers.dtype)[: len(indices)]
 
 
 def numbers_array(numbers: npt.NDArray[Any], is_null: npt.NDArray[np.bool_] | None = None) -> pa.Array:

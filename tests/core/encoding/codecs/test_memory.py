@@ -38,15 +38,27 @@ def test_gather_takes_any_ranges(pairs, in_order):
     assert memory.gather(DATA, starts, sizes).tobytes() == slow_gather(starts, sizes)
 
 
-def test_python_joins_so_many_ranges_in_all_before_it_imports_kernels(monkeypatch):
-    """Not so many in each call: a stream would pay more than the import for every million rows."""
-    monkeypatch.setattr(memory, "_MOST_RANGES_JOINED", 2)
+def test_so_much_is_done_before_kernels_are_imported_in_all(monkeypatch):
+    """Not so much in each call: a stream would pay more than the import for every million rows."""
     monkeypatch.setattr(memory, "_KERNELS", "not imported")
-    joined = memory._JoinedRanges()
-    half = memory._MOST_JOINED_BEFORE_IMPORT // 2
-    assert [joined.joins(count) for count in (half, half, 3, 2, 3)] == [True, True, False, True, False]
+    done = memory._BeforeImport(8)
+    assert [done.counts(number) for number in (4, 4, 3, 2)] == [True, True, False, False]
     monkeypatch.setattr(memory, "_KERNELS", "sys")
-    assert not memory._JoinedRanges().joins(3)
+    assert not memory._BeforeImport(8).counts(3)
+
+
+@pytest.mark.parametrize("most", [0, 1 << 20])
+@pytest.mark.parametrize("dtype", [np.int8, np.uint64, np.float16, np.float64])
+def test_numbers_are_taken_by_numpy_and_by_kernels(monkeypatch, most, dtype):
+    monkeypatch.setattr(memory, "_MOST_TAKEN_BY_NUMPY", most)
+    numbers, rng = np.arange(200).astype(dtype), np.random.default_rng(3)
+    for index_type in (np.uint8, np.uint16, np.int32, np.int64):
+        for count in (0, 1, 900):
+            indices = rng.integers(0, 100, count).astype(index_type)
+            for some in (numbers, numbers[3:], numbers[::2]):
+                taken = memory.take_numbers(some, indices)
+                assert taken.dtype == dtype
+                assert np.array_equal(taken, some[indices])
 
 
 @pytest.mark.parametrize("step", [5, 7, 40])
