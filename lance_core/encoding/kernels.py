@@ -280,7 +280,9 @@ def take_numbers(numbers: npt.NDArray[Any], indices: npt.NDArray[Any]) -> npt.ND
 
     Arrow takes 0.8 ns for each, numpy 1.8, since it widens indices to 64 bits.
     """
-    if len(indices) <= _MOST_TAKEN_BY_NUMPY or _taken_numbers.counts(len(indices)):
+    if len(indices) <= _MOST_TAKEN_BY_NUMPY:
+        return numbers.take(indices)
+    if _taken_numbers.counts(len(indices)):
         return np.take(numbers, indices, out=empty(len(indices), numbers.dtype), mode="clip")
     taken = take_inside(numbers_array(numbers), indices)
     return view_buffer(taken.buffers()[1]).view(numbers.dtype)[: len(indices)]

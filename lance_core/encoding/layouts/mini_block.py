@@ -90,7 +90,10 @@ class ChunkRun:
     def shared(self, what: Callable[[MiniBlockLayout], _T]) -> _T | None:
         """Return the value that all pages have in common; None if they differ."""
         first = what(self.layouts[0])
-        return first if len(self.layouts) == 1 or all(what(layout) == first for layout in self.layouts[1:]) else None
+        if len(self.layouts) == 1:
+            return first
+        distinct = {id(layout): layout for layout in self.layouts}  # those of many pages are one object
+        return first if all(what(layout) == first for layout in distinct.values()) else None
 
 
 def is_alike(ours: MiniBlockLayout, theirs: MiniBlockLayout) -> bool:

@@ -119,7 +119,8 @@ class AlikeFiles:
             return [pattern.answered(files, [pattern.value_in(frame) for frame in frames])]
         joined = np.array(extents[0]).swapaxes(1, 2)
         joined[0] += np.arange(first, first + len(files)) << base_bits
-        read = PagesRead(pattern.column, pattern.cached, [file.rows for file in files], joined)
+        layouts = [pattern.cached.layout(pattern.column, 0)] * len(files)
+        read = PagesRead(pattern.column, pattern.cached, [file.rows for file in files], joined, layouts)
         if run_layout(read) is not None:
             return [read]
         pages = [np.stack(pair, axis=-1).tolist() for pair in extents]

@@ -35,17 +35,19 @@ if TYPE_CHECKING:
     from lance_core.file.read.cache import PageCache
     from lance_core.file.read.column import Column
     from lance_core.file.read.groups import MiniBlockGroup
+    from lance_core.format.file.page_layout import PageLayout
 
 
 @mutable
 class PagesRead:
-    """Rows of one leaf in files that have one page of it, all with the same layout.
+    """Rows of one leaf in files that have one page of it, all of one `page_kind`.
 
     Attributes:
-        column: The leaf in one of the files.
+        column: The leaf in the first of the files.
         pages: Its cache entry there.
         rows: Rows of each file, at least one.
         extents: Shape (2, buffers, files): position and bytes of each buffer.
+        layouts: Layout of each page.
         arrays: Takes the rows of all files, one after the other.
     """
 
@@ -53,6 +55,7 @@ class PagesRead:
     pages: PageCache
     rows: Sequence[Rows]
     extents: Int64s
+    layouts: Sequence[PageLayout]
     arrays: list[pa.Array] = field(default_factory=list)
 
 
@@ -259,7 +262,7 @@ def page_runs(leaves: Sequence[Sequence[_Read]]) -> tuple[list[PageRun], list[Co
             if layout is not None:
                 kind = kinds.get(id(layout))
                 if kind is None:
-                    kind = kinds[id(layout)] = _kind(layout)
+                    kind = kinds[id(layout)] = page_kind(layout)
                 alike.setdefault(kind, []).append(_Pages(number, read, layout))
         joined: set[int] = set()
         for part in chain.from_iterable(map(_fitting, alike.values())):
@@ -299,8 +302,8 @@ def _num_rows(read: _Read) -> int:
     return sum(map(len, read.rows)) if isinstance(read, PagesRead) else len(read.rows)
 
 
-def _kind(layout: _Layout) -> object:
-    """Return what pages are alike in."""
+def page_kind(layout: MiniBlockLayout | FullZipLayout) -> object:
+    """Return what pages that are decoded as one are alike in."""
     if isinstance(layout, FullZipLayout):
         return full_zip.kind_of(layout)
     key = (
@@ -314,17 +317,27 @@ def _kind(layout: _Layout) -> object:
     return (*key, layout.has_large_chunk, layout.num_buffers, layout.has_repetition_index)
 
 
+def dictionary_items(layouts: Sequence[PageLayout]) -> list[int]:
+    """Return how many items the dictionary of each page has; many pages have the same layout."""
+    numbers = list(map(id, layouts))
+    items = {
+        number: layout.num_dictionary_items if isinstance(layout, MiniBlockLayout) else 0
+        for number, layout in dict(zip(numbers, layouts, strict=True)).items()
+    }
+    return [items[number] for number in numbers]
+
+
 def _fitting(pages: Sequence[_Pages]) -> Iterator[list[_Pages]]:
     """Cut reads of pages that are alike into those that are decoded at one go."""
     part: list[_Pages] = []
     num_bytes = num_items = 0
     for page in pages:
         _, read, layout = page
-        data, items = (1, layout.num_dictionary_items) if isinstance(layout, MiniBlockLayout) else (0, 0)
+        data = 1 if isinstance(layout, MiniBlockLayout) else 0
         if isinstance(read, PagesRead):
-            size, items = int(read.extents[1, data].sum()), items * len(read.rows)
+            size, items = int(read.extents[1, data].sum()), sum(dictionary_items(read.layouts))
         else:
-            size = read.column.pages[0].buffers[data][1]
+            size, items = read.column.pages[0].buffers[data][1], sum(dictionary_items([layout]))
         if part and not strategy.fits_group(num_bytes + size, num_items + items):
             yield part
             part, num_bytes, num_items = [], 0, 0
@@ -341,26 +354,31 @@ def _run(pages: Sequence[_Pages]) -> PageRun:
     rows = [rows for read in reads for rows in _rows_of(read)]
     is_whole = sum(map(len, rows)) == int(np.add.reduce(num_rows))
     parts = (reads, [number for number, _, _ in pages], rows, _extents(reads), num_rows, is_whole)
-    layouts = [page.layout for page in pages]
+    layouts = [
+        layout for _, read, alone in pages for layout in (read.layouts if isinstance(read, PagesRead) else [alone])
+    ]
     first = layouts[0]
     if isinstance(first, FullZipLayout):
         if (parts[3][1, 0] < full_zip.stride(first) * num_rows).any():
             raise CorruptDataError(f"a page is too small for its rows of {full_zip.stride(first)} bytes")
         return RowRun(*parts, first)
     chunked = [layout for layout in layouts if isinstance(layout, MiniBlockLayout)]
-    return ChunkRun(*parts, tuple(_repeated(chunked, num_pages)))
+    return ChunkRun(*parts, tuple(_shared(chunked)))
 
 
-def _repeated(layouts: Sequence[MiniBlockLayout], num_pages: Sequence[int]) -> Iterator[MiniBlockLayout]:
-    """Yield each layout as often as there are pages with it; layouts that share their parts are compared in no time."""
-    first, shared = layouts[0], dict[tuple[int, int, bytes | None], MiniBlockLayout]()
-    for layout, count in zip(layouts, num_pages, strict=True):
-        values = layout.values
-        key = (layout.num_items, layout.num_dictionary_items, values.symbol_table if isinstance(values, Fsst) else None)
+def _shared(layouts: Sequence[MiniBlockLayout]) -> list[MiniBlockLayout]:
+    """Return layouts that are the same object if they are equal, and else share their parts: compared in no time."""
+    first, numbers = layouts[0], list(map(id, layouts))
+    made: dict[int, MiniBlockLayout] = {}
+    shared: dict[tuple[int, int, bytes | None], MiniBlockLayout] = {}
+    for number, layout in dict(zip(numbers, layouts, strict=True)).items():
+        values = layout.values if isinstance(layout.values, Fsst) else first.values
+        table = values.symbol_table if isinstance(values, Fsst) else None
+        key = (layout.num_items, layout.num_dictionary_items, table)
         if key not in shared:
-            values = values if isinstance(values, Fsst) else first.values
             shared[key] = replace(first, values=values, num_items=key[0], num_dictionary_items=key[1])
-        yield from [shared[key]] * count
+        made[number] = shared[key]
+    return [made[number] for number in numbers]
 
 
 def _extents(reads: Sequence[_Read]) -> Int64s:

@@ -9,23 +9,27 @@ by whoever read them.
 from __future__ import annotations
 
 import struct
-from itertools import compress, groupby
+from itertools import compress, pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from lance_core.common.frozen import NamedTuple
 from lance_core.encoding.kernels import starts_of
+from lance_core.encoding.layouts import constant
+from lance_core.file.read import strategy
 from lance_core.file.read.cache import Budget, PageCache
 from lance_core.file.read.column_read import ColumnRead
-from lance_core.file.read.page_runs import PagesRead, run_layout
+from lance_core.file.read.constant_pages import constant_array
+from lance_core.file.read.page_index import check_page
+from lance_core.file.read.page_runs import PagesRead, dictionary_items, page_kind, run_layout
 from lance_core.format.file.column_pages import PAGE_PARTS, ColumnPages, decode_column_pages
 from lance_core.format.file.file_metadata import Page
 from lance_core.format.file.footer import ENTRY_SIZE, decode_footer
-from lance_core.format.file.page_layout import ConstantLayout
+from lance_core.format.file.page_layout import ConstantLayout, FullZipLayout, MiniBlockLayout, decode_layout
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     import pyarrow as pa
 
@@ -103,42 +107,106 @@ class SimilarFiles:
         """Return reads of one leaf, whose pages are these."""
         rows, num_buffers = [end.rows for end in self._files], self._pages.num_buffers[pages].tolist()
         extents = np.array([self._pages.positions[pages], self._pages.sizes[pages]]).swapaxes(1, 2)
-        kinds = list(zip(self._layouts[pages], num_buffers, strict=True))
-        alike: dict[tuple[bytes, int], tuple[Column, PageCache]] = {}
+        serialized = self._layouts[pages]
+        layouts, kinds = _told_apart(leaf[0], serialized, num_buffers)
         reads: list[ColumnRead | PagesRead] = []
-        for kind, group in groupby(range(len(rows)), kinds.__getitem__):
-            files = list(group)
-            some = extents[:, : kind[1], files[0] : files[-1] + 1]
-            if kind not in alike:
-                alike[kind] = _column_of(leaf, kind[0], some[:, :, 0], {})
-            column, cached = alike[kind]
-            together = PagesRead(column, cached, rows[files[0] : files[-1] + 1], some.copy())
+        for start, end in _alike_neighbours(layouts, kinds, extents[1].sum(axis=0)):
+            some, layout = extents[:, : num_buffers[start], start:end], layouts[start]
+            column, cached = _column_of(leaf, serialized[start], some[:, :, 0], layout)
+            if _inline_value(leaf[0], layout, num_buffers[start]) is not None:
+                reads.append(_constants(column, cached, layouts[start:end], rows[start:end]))
+                continue
+            together = PagesRead(column, cached, rows[start:end], some.copy(), layouts[start:end])
             if run_layout(together) is not None:
-                together.extents[0] += np.arange(first + files[0], first + files[-1] + 1) << base_bits
+                together.extents[0] += np.arange(first + start, first + end) << base_bits
                 reads.append(together)
                 continue
-            for at, file in enumerate(files):
-                column, alike_pages = _column_of(leaf, kind[0], some[:, :, at], cached.layouts)
-                base = first + file << base_bits
-                reads.append(ColumnRead(column, alike_pages, rows[file], number=number, file=first + file, base=base))
+            for at in range(start, end):
+                column, alike_pages = _column_of(leaf, serialized[at], extents[:, : num_buffers[at], at], layouts[at])
+                base = first + at << base_bits
+                reads.append(ColumnRead(column, alike_pages, rows[at], number=number, file=first + at, base=base))
         return reads
 
 
+def _told_apart(
+    column: Column, serialized: Sequence[bytes], num_buffers: Sequence[int]
+) -> tuple[list[PageLayout], list[int]]:
+    """Return the layout of each page, and a number that it shares with those that are read together.
+
+    Args:
+        column: The leaf.
+        serialized: Serialized layout of each page; equal ones are decoded once.
+        num_buffers: Buffers of each page.
+    """
+    layouts: dict[tuple[bytes, int], PageLayout] = {}
+    numbers: dict[tuple[bytes, int], int] = {}
+    kinds: dict[object, int] = {}
+    keys = list(zip(serialized, num_buffers, strict=True))
+    for key in dict.fromkeys(keys):
+        layout = layouts[key] = decode_layout(key[0])
+        check_page(key[1], layout)
+        numbers[key] = kinds.setdefault((_kind(column, layout, key), key[1]), len(kinds))
+    return [layouts[key] for key in keys], [numbers[key] for key in keys]
+
+
+def _kind(column: Column, layout: PageLayout, key: tuple[bytes, int]) -> object:
+    """Return what pages that are read together are alike in."""
+    if isinstance(layout, MiniBlockLayout | FullZipLayout):
+        return page_kind(layout)
+    return key if _inline_value(column, layout, key[1]) is None else layout.layers
+
+
+def _alike_neighbours(layouts: Sequence[PageLayout], kinds: Sequence[int], sizes: Int64s) -> Iterator[tuple[int, int]]:
+    """Yield the bounds of pages that are alike, follow one another and are decoded at one go.
+
+    Args:
+        layouts: Layout of each page.
+        kinds: What tells those that are alike.
+        sizes: Shape (pages,): bytes of each page.
+    """
+    items = dictionary_items(layouts)
+    cuts = [0, *[at for at, (kind, after) in enumerate(pairwise(kinds), 1) if kind != after], len(kinds)]
+    for start, end in pairwise(cuts):
+        low, num_bytes, num_items = start, 0, 0
+        if not strategy.fits_group(int(sizes[start:end].sum()), sum(items[start:end])):
+            for at, size in enumerate(sizes[start:end].tolist(), start):
+                num_bytes, num_items = num_bytes + size, num_items + items[at]
+                if at > low and not strategy.fits_group(num_bytes, num_items):
+                    yield low, at
+                    low, num_bytes, num_items = at, size, items[at]
+        yield low, end
+
+
+def _inline_value(column: Column, layout: PageLayout, num_buffers: int) -> bytes | None:
+    """Return the value of all rows of a page, if that is all there is to read."""
+    if num_buffers or not column.is_simple or column.path.items_per_row != 1 or not isinstance(layout, ConstantLayout):
+        return None
+    return constant.value_of(layout, (), column.kind)
+
+
+def _constants(column: Column, cached: PageCache, layouts: Sequence[PageLayout], rows: Sequence[Rows]) -> ColumnRead:
+    """Return a read whose rows, of pages that have one value each, are there."""
+    read = ColumnRead(column, cached, rows[0])
+    values = [value for layout in layouts if (value := _inline_value(column, layout, 0)) is not None]
+    read.arrays.append(constant_array(column, layouts[0].layers, values, list(map(len, rows))))
+    return read
+
+
 def _column_of(
-    leaf: tuple[Column, PageCache], layout: bytes, extents: Int64s, layouts: dict[int, PageLayout]
+    leaf: tuple[Column, PageCache], serialized: bytes, extents: Int64s, layout: PageLayout
 ) -> tuple[Column, PageCache]:
     """Return a column like that of another file, whose only page is encoded otherwise and lies elsewhere.
 
     Args:
         leaf: That column.
-        layout: Serialized layout of the page.
+        serialized: Serialized layout of the page.
         extents: Shape (2, buffers): position and bytes of each buffer.
-        layouts: Takes the layout.
+        layout: The layout.
     """
     other, cached = leaf
     buffers = tuple([(start, size) for start, size in extents.T.tolist()])
-    page = Page(buffers=buffers, num_rows=other.pages[0].num_rows, first_row=0, layout=layout)
-    shared = (layouts, Budget(), cached.kinds, {})
+    page = Page(buffers=buffers, num_rows=other.pages[0].num_rows, first_row=0, layout=serialized)
+    shared = ({0: layout}, Budget(), cached.kinds, {})
     return other.in_other_file((page,)), PageCache(other.first_rows, *shared, items_per_row=cached.items_per_row)
 
 

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 import lance_core
 from lance_core.errors import CorruptDataError
 from lance_core.file.integrity import TAIL_SIZE, VARIABLE
+from lance_core.file.read import strategy
+from lance_core.file.read.similar_files import SimilarFiles
 from lance_core.format.file.column_pages import PAGE_PARTS, decode_column_pages
 from lance_core.format.file.file_metadata import Page, encode_column
 from lance_core.format.wire import field_of
@@ -131,3 +133,45 @@ def test_a_column_with_buffers_of_its_own_is_left_out():
     page = Page(buffers=((0, 8),), num_rows=3, first_row=0, layout=b"layout")
     data = encode_column([page]) + field_of(b"\x05", 3)
     assert not decode_column_pages(np.frombuffer(data, np.uint8), np.array([0]), np.array([len(data)])).is_plain[0]
+
+
+@pytest.fixture
+def reads_of_leaves(monkeypatch):
+    """How many reads each leaf has, of all files."""
+    counts, reads = [], SimilarFiles.reads
+    monkeypatch.setattr(
+        SimilarFiles,
+        "reads",
+        lambda self, **asked: [counts.append(len(leaf)) or leaf for leaf in reads(self, **asked)],
+    )
+    return counts
+
+
+@pytest.mark.parametrize(("most_items", "num_reads"), [(strategy.MAX_GROUP_ITEMS, 1), (2_000, 3), (1, FILES)])
+def test_pages_whose_dictionaries_have_other_numbers_of_items_are_one_read(
+    tmp_path, monkeypatch, reads_of_leaves, most_items, num_reads
+):
+    monkeypatch.setattr(strategy, "MAX_GROUP_ITEMS", most_items)
+    rng = np.random.default_rng(8)
+    words = [rng.integers(0, 300 + 7 * file, ROWS) for file in range(FILES)]
+    texts = [f"word {number:07}" for numbers in words for number in numbers]
+    table = pa.table({"word": texts, "big": rng.integers(0, 1 << 62, FILES * ROWS)})
+    dataset = lance_core.write_dataset(table, tmp_path / "t", max_rows_per_file=ROWS)
+    for _ in range(2):
+        reads_of_leaves.clear()
+        assert dataset.to_table(columns=["word"]).equals(table.select(["word"]))
+        assert reads_of_leaves == [num_reads]
+
+
+@pytest.mark.parametrize("values", [["", "a", "bc"], [5], [None, 5, 6], [True, False], [1.5, None]])
+def test_constants_of_files_are_one_read(tmp_path, reads_of_leaves, values):
+    rng = np.random.default_rng(8)
+    constants = [values[file // 2 % len(values)] for file in range(FILES) for _ in range(ROWS)]
+    columns = {"constant": pa.array(constants), "wide": rng.integers(0, 1 << 62, FILES * ROWS)}
+    table = pa.table(columns)
+    dataset = lance_core.write_dataset(table, tmp_path / "t", max_rows_per_file=ROWS)
+    for _ in range(3):
+        assert dataset.to_table().equals(table)
+        assert dataset.take(rows := list(range(7, FILES * ROWS, 500))).equals(table.take(rows))
+    is_inline = not isinstance(values[0], str) and None not in values
+    assert not is_inline or reads_of_leaves[0] == 1
