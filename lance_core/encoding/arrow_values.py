@@ -205,7 +205,11 @@ def from_values(values: LeafValues | None, kind: pa.DataType, validity: Mask | N
         return pa.nulls(length, kind)
     if len(values) != length:
         raise CorruptDataError(f"a page has {len(values)} values where its levels call for {length}")
-    bitmap = None if validity is None else pack_bits(validity)
+    return _around(values, kind, None if validity is None else pack_bits(validity))
+
+
+def _around(values: LeafValues, kind: pa.DataType, bitmap: pa.Buffer | None) -> pa.Array:
+    """Return values as an array with such nulls."""
     match values:
         case FixedListValues():
             return _list_from_values(values, kind, bitmap)
@@ -217,8 +221,10 @@ def from_values(values: LeafValues | None, kind: pa.DataType, validity: Mask | N
             return _fixed_from_values(values.data, kind, bitmap)
         case StructValues():
             return _struct_from_values(values, kind, bitmap)
-        case DictionaryValues():
+        case DictionaryValues() if pa.types.is_dictionary(kind):
             return _dictionary_from_values(values, kind, bitmap)
+        case DictionaryValues():
+            return _looked_up(values.items, values.indices.data, kind, bitmap)
 
 
 def json_to_binary(array: pa.Array) -> pa.Array:
@@ -258,8 +264,6 @@ def _struct_from_values(values: StructValues, kind: pa.DataType, bitmap: pa.Buff
 
 def _dictionary_from_values(values: DictionaryValues, kind: pa.DataType, bitmap: pa.Buffer | None) -> pa.Array:
     """Return a dictionary array; an item that occurs in the dictionaries of several pages is left once."""
-    if not pa.types.is_dictionary(kind):
-        raise CorruptDataError(f"a page has a dictionary for {kind}")
     items = from_values(values.items, kind.value_type, None, len(values.items))
     item_indices: npt.NDArray[Any] = values.indices.data
     if len(values) and int(item_indices.max()) >= len(items):
@@ -277,6 +281,15 @@ def _dictionary_from_values(values: DictionaryValues, kind: pa.DataType, bitmap:
         [bitmap, pa.py_buffer(np.ascontiguousarray(item_indices.astype(dtype, copy=False)))],
     )
     return pa.DictionaryArray.from_arrays(indices, items, safe=False)
+
+
+def _looked_up(items: Values, indices: npt.NDArray[Any], kind: pa.DataType, bitmap: pa.Buffer | None) -> pa.Array:
+    """Return the items at indices; those under nulls have to be there, too."""
+    if not isinstance(items, VariableValues) or len(indices) <= _MAX_NUMPY_STRINGS:
+        return _around(take_values(items, indices), kind, bitmap)
+    check_places(indices, len(items))
+    array = take_inside(_strings_from_values(_with_room(items, indices), kind, None), indices)
+    return array if bitmap is None else pa.Array.from_buffers(kind, len(array), [bitmap, *array.buffers()[1:]])
 
 
 def _max_index(kind: pa.DataType) -> int:

@@ -418,7 +418,7 @@ def check_sizes(sizes: Int64s, needed: Int64s | int, what: str) -> None:
     Raises:
         CorruptDataError: A buffer is too short.
     """
-    if (sizes < needed).any():
+    if np.count_nonzero(sizes < needed):
         at = int((sizes < needed).nonzero()[0][0])
         least = int(np.broadcast_to(needed, sizes.shape)[at])
         raise CorruptDataError(f"{what}: chunk {at} has {int(sizes[at])} bytes where {least} are needed")

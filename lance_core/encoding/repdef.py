@@ -350,12 +350,37 @@ def leaf_slots(levels: Levels, num_slots: int) -> Slots:
     return _unravel_item(layer, levels.definition, top)
 
 
+def value_validity(layers: Layers, definition: LevelArray | None, num_values: int) -> Mask | None:
+    """Return which values are valid that nothing is around, as `check_levels` and `unravel` do; None if all are.
+
+    Args:
+        layers: One layer, of items.
+        definition: Definition levels, None if there are none.
+        num_values: Number of values.
+
+    Raises:
+        CorruptDataError: Too large levels, or not as many as values.
+    """
+    if definition is None:
+        return None
+    _check_count(definition, num_values)
+    top = int(np.maximum.reduce(definition, initial=0))
+    if top > levels_of(layers).max_def:
+        raise CorruptDataError("a definition level is larger than the layers allow")
+    return definition == 0 if top else None
+
+
+def _check_count(definition: LevelArray, num_values: int) -> None:
+    if len(definition) != num_values:
+        raise CorruptDataError(f"there are {len(definition)} levels for {num_values} values")
+
+
 def _unravel_items(
     layers: Layers, definition: LevelArray | None, num_slots: int, dimensions: Sequence[int]
 ) -> list[Slots]:
     """No lists: every entry has a slot in every layer, but for fixed-size lists, whose first item tells of all."""
-    if definition is not None and len(definition) != num_slots:
-        raise CorruptDataError(f"there are {len(definition)} levels for {num_slots} values")
+    if definition is not None:
+        _check_count(definition, num_slots)
     slots: list[Slots] = []
     for layer, dimension in zip(levels_of(layers).layers, dimensions, strict=True):
         if num_slots % dimension:

@@ -81,7 +81,7 @@ class StructValues:
 
 @frozen
 class DictionaryValues:
-    """Values as places in a dictionary, for columns whose Arrow type is one.
+    """Values as places in a dictionary, of which an array of another type has the items.
 
     Attributes:
         indices: Place of each value; any for a null.

@@ -158,7 +158,7 @@ def _unpack_runs(
 def _unpack_widths(memory_words: npt.NDArray[Any], firsts: Int64s, widths: Int64s) -> npt.NDArray[Any]:
     """Unpack blocks of several widths, shape (n, 1024)."""
     out = empty(len(widths) * BLOCK, memory_words.dtype).reshape(-1, BLOCK)
-    if len(widths) and (widths == widths[0]).all():
+    if len(widths) and not np.count_nonzero(widths != widths[0]):
         fastlanes.unpack_into(memory_words, firsts, int(widths[0]), out)
         return out
     distinct = np.bincount(widths).nonzero()[0].tolist()
@@ -200,7 +200,7 @@ def _has_raw_tail(encoding: OutOfLineBitpacking, chunks: Chunks) -> npt.NDArray[
     block_bytes = width * (BLOCK // 8)
     is_raw = sizes == counts // BLOCK * block_bytes + counts % BLOCK * dtype.itemsize
     is_right = is_raw | (sizes == -(-counts // BLOCK) * block_bytes)
-    if width and not is_right.all():
+    if width and np.count_nonzero(is_right) != len(counts):
         at = int((~is_right).nonzero()[0][0])
         raise CorruptDataError(f"{int(sizes[at])} bytes cannot hold {int(counts[at])} values packed to {width} bits")
     return is_raw

@@ -139,7 +139,7 @@ def _decompress(compression: Compression, memory: Bytes, starts: Int64s, sizes: 
 
 def _check_claims(sizes: Int64s, claims: Int64s, max_ratio: int) -> None:
     """Refuse uncompressed sizes that so few bytes cannot stand for, before anything is allocated."""
-    if (claims < 0).any() or (claims > (sizes + 16) * max_ratio).any() or claims.sum() > MAX_OUTPUT_BYTES:
+    if np.count_nonzero((claims < 0) | (claims > (sizes + 16) * max_ratio)) or claims.sum() > MAX_OUTPUT_BYTES:
         raise CorruptDataError(_TOO_MUCH)
     check_limit("max_decompressed_bytes", int(claims.sum()), "decompressed bytes")
 

@@ -72,7 +72,7 @@ def decode(encoding: Variable, chunks: Chunks) -> VariableValues:
     out = empty(int(chunks.counts.sum()) + 1, np.int64 if wide else np.int32)
     _shift_offsets(raw, chunks.counts, bases[:-1] - begins, out[:-1], has_last=False)
     out[-1] = bases[-1]
-    if (out[1:] < out[:-1]).any():
+    if np.count_nonzero(out[1:] < out[:-1]):
         raise CorruptDataError(_BACK)
     return VariableValues(out, data)
 
@@ -100,7 +100,7 @@ def decode_some(encoding: Variable, chunks: Chunks, positions: Int64s) -> Variab
     out = empty(len(raw) + 1, dtype)
     _shift_offsets(raw, counts, starts, out[:-1], has_last=True)
     out[-1] = out[-2]
-    if (out[1:] < out[:-1]).any():
+    if np.count_nonzero(out[1:] < out[:-1]):
         raise CorruptDataError(_BACK)
     # Between two chunks stands one value that nobody wants: what lies between their bytes. The last one is empty, and
     # is taken so often that Arrow makes room once: it makes room for as many elements of mean size as are taken.
@@ -149,7 +149,7 @@ def decode_at(encoding: Variable, chunks: Chunks, chunk_of: Int64s, index: Int64
 
 def _check_bounds(begins: Int64s, ends: Int64s, needed: Int64s, sizes: Int64s) -> None:
     """First and last offset of each chunk must lie between its offsets and its end."""
-    if (begins < needed).any() or (ends < begins).any() or (ends > sizes).any():
+    if np.count_nonzero((begins < needed) | (ends < begins) | (ends > sizes)):
         raise CorruptDataError("Variable: offsets of a chunk point outside of its bytes")
 
 

@@ -108,7 +108,7 @@ def _open_alike(memory: Bytes, pages: Sequence[PageChunks], header: _Header) -> 
     _check_inside(memory, starts, sizes, counts)
     num_levels, part_starts, part_sizes = _read_headers(memory, starts, sizes, header)
     if not header.has_rep:
-        if header.has_definition and (num_levels != counts).any():
+        if header.has_definition and np.count_nonzero(num_levels != counts):
             raise CorruptDataError("a chunk without lists has another number of levels than of values")
         num_levels = counts
     opened: list[OpenChunks] = []
@@ -168,7 +168,7 @@ def _read_headers(memory: Bytes, starts: Int64s, sizes: Int64s, header: _Header)
         buffer_starts[index], buffer_sizes[index] = cursor, size
         word += width // 2
         cursor = cursor + (size + 7 & ~7)
-    if len(starts) and (buffer_starts[-1] + buffer_sizes[-1] > starts + sizes).any():
+    if np.count_nonzero(buffer_starts[-1] + buffer_sizes[-1] > starts + sizes):
         raise CorruptDataError("a buffer reaches beyond the end of its chunk")
     return header_words[0], buffer_starts, buffer_sizes
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from lance_core.common.frozen import NamedTuple, frozen, mutable
 from lance_core.common.late_module import LateModule
-from lance_core.encoding.arrow_values import join_values, slice_values, take_values
+from lance_core.encoding.arrow_values import from_values, join_values, slice_values, take_values
 from lance_core.encoding.kernels import starts_of
 from lance_core.encoding.layouts import mini_block
 from lance_core.encoding.layouts.chunk_table import byte_ranges, select_range, select_rows
@@ -31,14 +31,15 @@ from lance_core.encoding.layouts.scattered_values import (
 )
 from lance_core.encoding.layouts.shared_levels import SharedLevels
 from lance_core.encoding.plans import ByteRanges
-from lance_core.encoding.repdef import Levels
-from lance_core.encoding.values import FixedValues, VariableValues
+from lance_core.encoding.repdef import Levels, value_validity
+from lance_core.encoding.values import DictionaryValues, FixedValues, VariableValues
 from lance_core.errors import CorruptDataError
 from lance_core.file.read import strategy
 from lance_core.file.read.cache import cells_in
 from lance_core.file.read.constant_pages import ConstantRead, constant_jobs, constant_read
 from lance_core.file.read.page_index import mini_block_layout
 from lance_core.format.file.encodings import General
+from lance_core.format.file.page_layout import Layer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -49,24 +50,17 @@ if TYPE_CHECKING:
     from lance_core.encoding.layouts.scattered_values import Scattered
     from lance_core.encoding.plans import RangeBuffers
     from lance_core.encoding.repdef import LevelArray
-    from lance_core.encoding.values import Int64s, Values
+    from lance_core.encoding.values import Int64s, LeafValues, Values
     from lance_core.file.read.cache import PageCache
-    from lance_core.file.read.column import PageSlice
+    from lance_core.file.read.column import Column, PageSlice
     from lance_core.file.read.column_read import ColumnRead, Job, ReadOptions
     from lance_core.format.file.page_layout import MiniBlockLayout
 else:  # many tables have no lists
     scattered_lists = LateModule("lance_core.encoding.layouts.scattered_lists")
 
 _NOT_YET = pa.nulls(0)
+_ITEMS = ((Layer.ALL_VALID_ITEM,), (Layer.NULLABLE_ITEM,))
 _NO_CHUNKS = np.empty((3, 0), np.int64)
-
-
-class _Piece(NamedTuple):
-    """Rows of neighbouring pages of a column: the numbers of these, and the rows of each."""
-
-    pages: PageCache
-    numbers: tuple[int, ...]
-    sizes: tuple[int, ...]
 
 
 @mutable
@@ -78,14 +72,16 @@ class _Segment:
         arrays: Takes the result.
         position: Where among them.
         start: Number of the first row in the batch.
-        pieces: One for each file.
+        count: Number of rows.
+        pages: If these have dictionaries, cache entry of the column, number and rows of each page.
     """
 
     last: ColumnRead
     arrays: list[Any]
     position: int
     start: int
-    pieces: list[_Piece]
+    count: int
+    pages: list[tuple[PageCache, int, int]]
 
     def continues_in(self, read: ColumnRead) -> bool:
         """Return whether these are the last rows of a file, and the next ones are the first of the next file."""
@@ -123,21 +119,21 @@ class _Batch:
     scattered: Scattered | None = None
     fixed_width: Int64s | None = None
 
-    def add_rows(self, read: ColumnRead, cells: Int64s, parts: Sequence[PageSlice], rows: Int64s) -> None:
+    def add_rows(self, read: ColumnRead, cells: Int64s, sizes: Sequence[tuple[int, int]], rows: Int64s) -> None:
         """Add scattered rows.
 
         Args:
             read: Their column.
             cells: What the chunk tables say of the chunk of each row.
-            parts: The rows by page; none if it does not matter.
+            sizes: Number and rows of each page.
             rows: The rows.
         """
         if isinstance(self.layout.values, General):  # chunks are decompressed as a whole
-            starts, sizes = cells[:2]
-            self.num_bytes += int(sizes[0]) + int(sizes[1:][starts[1:] != starts[:-1]].sum())
+            starts, num_bytes = cells[:2]
+            self.num_bytes += int(num_bytes[0]) + int(num_bytes[1:][starts[1:] != starts[:-1]].sum())
         self._add_grid(cells, read.base)
         self.rows.append(rows)
-        self._add_segment(read, self.num_rows, parts, len(rows))
+        self._add_segment(read, self.num_rows, len(rows), sizes)
         self.num_rows += len(rows)
 
     def add_range(self, read: ColumnRead, parts: Sequence[PageSlice]) -> None:
@@ -150,11 +146,22 @@ class _Batch:
                 start = self.num_rows if start < 0 else start
                 self.num_rows += part.page.num_rows
                 continue
-            chunks, inside, count = select_range(table, range(first + part.rows[0], first + int(part.rows[-1]) + 1))
-            self._add_grid(table.grid[:, chunks], read.base)
-            start = self.num_rows + inside if start < 0 else start
-            self.num_rows += count
-        self._add_segment(read, start, parts)
+            position = self._add_chunks(read, table, range(first + part.rows[0], first + int(part.rows[-1]) + 1))
+            start = position if start < 0 else start
+        sizes = [(part.number, len(part.rows)) for part in parts]
+        self._add_segment(read, start, sum([count for _, count in sizes]), sizes)
+
+    def add_whole_range(self, read: ColumnRead, table: ChunkTable, rows: range) -> None:
+        """Add consecutive rows of a column of which it does not matter which page they are in."""
+        self._add_segment(read, self._add_chunks(read, table, rows), len(rows), ((0, len(rows)),))
+
+    def _add_chunks(self, read: ColumnRead, table: ChunkTable, rows: range) -> int:
+        """Add the chunks of consecutive rows; return where the first of these is in the batch."""
+        chunks, inside, count = select_range(table, rows)
+        self._add_grid(table.grid[:, chunks], read.base)
+        position = self.num_rows + inside
+        self.num_rows += count
+        return position
 
     def _add_grid(self, grid: Int64s, base: int) -> None:
         """Add what a chunk table says of some chunks."""
@@ -163,14 +170,16 @@ class _Batch:
             grid[0] += base
         self.grids.append(grid)
 
-    def _add_segment(self, read: ColumnRead, start: int, parts: Sequence[PageSlice], num_rows: int = 0) -> None:
-        sizes = tuple([len(part.rows) for part in parts]) or (num_rows,)
-        piece = _Piece(read.pages, tuple([part.number for part in parts]), sizes)
-        if self.segments and self.segments[-1].continues_in(read):
-            self.segments[-1].pieces.append(piece)
-            self.segments[-1].last = read
+    def _add_segment(self, read: ColumnRead, start: int, count: int, sizes: Sequence[tuple[int, int]]) -> None:
+        has_dictionaries = self.layout.dictionary is not None
+        pages = [(read.pages, number, size) for number, size in sizes] if has_dictionaries else []
+        last = self.segments[-1] if self.segments and read.file else None
+        if last is not None and last.continues_in(read):
+            last.pages += pages
+            last.count += count
+            last.last = read
             return
-        self.segments.append(_Segment(read, read.arrays, len(read.arrays), start, [piece]))
+        self.segments.append(_Segment(read, read.arrays, len(read.arrays), start, count, pages))
         read.arrays.append(_NOT_YET)
 
     @property
@@ -233,20 +242,27 @@ def _array_of(
     shared: dict[int, pa.Array],
 ) -> pa.Array:
     """Return the rows of one column as an array; columns of one type are views of one array."""
-    column = segment.last.column
-    start, count = segment.start, sum([sum(piece.sizes) for piece in segment.pieces])
+    column, start, count = segment.last.column, segment.start, segment.count
     if isinstance(values, FixedValues) and layout.dictionary is None and column.is_plain:
         whole = shared.get(id(column.kind))
         if whole is None:
-            every = Decoded(levels=Levels(layout.layers, None, definition), values=values, num_slots=len(values))
-            whole = shared[id(column.kind)] = to_arrow(every, column.path, column.kind, len(values))
+            whole = shared[id(column.kind)] = _leaf_array(column, layout, definition, values)
         return whole.slice(start, count)
-    segment_values = values if count == len(values) else _cut(values, start, start + count)
+    levels: LevelArray | None = None if definition is None else definition[start : start + count]
+    segment_values: LeafValues = values if count == len(values) else _cut(values, start, start + count)
     if layout.dictionary is not None:
-        pages = [(piece.pages, number) for piece in segment.pieces for number in piece.numbers]
-        segment_values = _look_up(pages, segment_values, [size for piece in segment.pieces for size in piece.sizes])
-    levels = Levels(layout.layers, None, None if definition is None else definition[start : start + count])
-    return to_arrow(Decoded(levels=levels, values=segment_values, num_slots=count), column.path, column.kind, count)
+        pages = [(cached, number) for cached, number, _ in segment.pages]
+        segment_values = _look_up(pages, segment_values, [size for *_, size in segment.pages])
+    return _leaf_array(column, layout, levels, segment_values)
+
+
+def _leaf_array(column: Column, layout: MiniBlockLayout, definition: LevelArray | None, values: LeafValues) -> pa.Array:
+    """Return values of a column as an array, with their nulls, inside of what is around them."""
+    count = len(values)
+    if column.is_plain and layout.layers in _ITEMS:
+        return from_values(values, column.kind, value_validity(layout.layers, definition, count), count)
+    decoded = Decoded(levels=Levels(layout.layers, None, definition), values=values, num_slots=count)
+    return to_arrow(decoded, column.path, column.kind, count)
 
 
 def _cut(values: Values, start: int, end: int) -> Values:
@@ -326,6 +342,8 @@ def batch_jobs(reads: Sequence[ColumnRead], options: ReadOptions) -> tuple[list[
     others: list[ColumnRead] = []
     constants: list[ConstantRead] = []
     for read in reads:
+        if read.whole is None and isinstance(read.rows, range) and read.column.is_simple:
+            read.whole = read.pages.whole
         if read.whole is not None:
             plain.append(read)
             continue
@@ -385,12 +403,16 @@ def _batches(reads: Sequence[ColumnRead], *, is_near: bool) -> Iterator[_Batch]:
     for read in reads:
         indexes, rows, at, key = read.pages.indexes, read.rows, 0, 0
         batch: _Batch | None = None
-        if read.whole is not None and not isinstance(rows, range):
-            index = read.whole
+        if (index := read.whole) is not None:
             key = kinds.number(index.kind)
-            batch = batches.setdefault(key, _Batch(index.layouts[0], is_near))
-            batch.add_rows(read, cells_in(index.table, rows), (), rows)
-        for kind, run in groupby(read.slices, key=lambda part: indexes[part.number].kind):
+            batch = batches.get(key)
+            if batch is None:
+                batch = batches[key] = _Batch(index.layouts[0], is_near)
+            if isinstance(rows, range):
+                batch.add_whole_range(read, index.table, rows)
+            else:
+                batch.add_rows(read, cells_in(index.table, rows), ((0, len(rows)),), rows)
+        for kind, run in [] if index is not None else groupby(read.slices, key=lambda part: indexes[part.number].kind):
             parts, key = list(run), kinds.number(kind)
             batch = batches.get(key)
             if batch is None:
@@ -399,7 +421,8 @@ def _batches(reads: Sequence[ColumnRead], *, is_near: bool) -> Iterator[_Batch]:
                 batch.add_range(read, parts)
             else:
                 some = rows[at : (at := at + sum([len(part.rows) for part in parts]))]
-                batch.add_rows(read, read.pages.cells_of(parts, some), parts, some)
+                sizes = [(part.number, len(part.rows)) for part in parts]
+                batch.add_rows(read, read.pages.cells_of(parts, some), sizes, some)
         if batch is not None and strategy.fills_batch(batch.num_rows, batch.num_bytes):
             yield batches.pop(key)
     yield from batches.values()
@@ -422,8 +445,8 @@ class _Kinds:
         return number
 
 
-def _look_up(pages: Sequence[tuple[PageCache, int]], indices: Values | None, sizes: Sequence[int]) -> Values:
-    """Return the items of the dictionaries of pages.
+def _look_up(pages: Sequence[tuple[PageCache, int]], indices: Values | None, sizes: Sequence[int]) -> LeafValues:
+    """Return the items of the dictionaries of pages, or their places in one dictionary.
 
     Args:
         pages: Cache entry of the column and number of each page: one column of one file or of several.
@@ -433,12 +456,13 @@ def _look_up(pages: Sequence[tuple[PageCache, int]], indices: Values | None, siz
     if not isinstance(indices, FixedValues):
         raise CorruptDataError("a dictionary page without indices")
     if len(pages) == 1:
-        return take_values(_dictionaries(pages), indices.data)
+        return DictionaryValues(indices, _dictionaries(pages))
     layouts = [mini_block_layout(cache.indexes[number].layouts[0]) for cache, number in pages]
     num_items = np.array([layout.num_dictionary_items for layout in layouts], np.int64)
     bounds = starts_of(np.array(sizes, np.int64))
     if int(num_items.sum()) <= strategy.MAX_LOOKED_UP_ITEMS:
-        return take_values(_dictionaries(pages), mini_block.move_indices(indices, bounds, num_items))
+        moved = FixedValues(mini_block.move_indices(indices, bounds, num_items))
+        return DictionaryValues(moved, _dictionaries(pages), may_repeat=True)
     parts = [
         take_values(_dictionaries([page]), indices.data[low:high])
         for page, (low, high) in zip(pages, pairwise(bounds.tolist()), strict=True)

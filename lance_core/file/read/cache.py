@@ -92,7 +92,8 @@ class PageCache:
         scalar_pages: Pages as the scalar kernel reads them, by number and form of the values; None for those that it
             does not read.
         ready: 1 for each page whose rows can be found: what tells where they are is known or not needed.
-        whole: Index of one page with the chunks of all, if all are alike and it does not matter which one a row is in.
+        whole: Index of one page with the chunks of all, if all are alike and it does not matter which one a row is in;
+            pages with dictionaries have one only if there is a single page.
         encodings: Encodings of pages of version 2.0.
         items: Dictionaries of pages of version 2.0.
     """
@@ -267,8 +268,8 @@ class PageCache:
             if joined is not None and not is_all and not strategy.pays_to_join(len(alike), len(joined.pages)):
                 return None
             joined = self._put_together.pages[id(kind)] = self._join(alike)
-            if len(alike) == len(self._first_rows) - 1 and self.indexes[0].is_simple:
-                first = self.indexes[0]
+            first, is_each = self.indexes[alike[0]], len(alike) == len(self._first_rows) - 1
+            if is_each and first.is_simple and first.dictionary is None:
                 self.whole = MiniBlockIndex(first.layouts, first.bounds, joined.table, None, first.kind)
                 self.scalar_pages.clear()
         return joined.table

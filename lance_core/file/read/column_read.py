@@ -115,8 +115,10 @@ def find_pages(reads: Sequence[ColumnRead]) -> list[tuple[ColumnRead, PageSlice]
             rows = read.rows
             last = None if isinstance(rows, range) else int(rows[-1])
         whole = cached.whole
-        if whole is not None and last is not None and column.is_simple and last < column.first_rows[-1]:
-            read.whole = whole
+        if last is not None and whole is not None and whole.dictionary is None:
+            is_there = column.is_simple and last < column.first_rows[-1]
+            read.whole = whole if is_there else None
+        if read.whole is not None:
             continue
         key, per_row = (id(column.first_rows), id(rows)), column.path.items_per_row
         spans = first_rows.get(key) if per_row == 1 else None

@@ -13,7 +13,6 @@ import pyarrow as pa
 
 from lance_core.encoding import registry
 from lance_core.encoding.arrow_values import from_values
-from lance_core.encoding.codecs import flat
 from lance_core.encoding.kernels import gather_windows, gather_words
 from lance_core.encoding.layouts import full_zip
 from lance_core.encoding.plans import ByteRanges
@@ -94,10 +93,8 @@ class DirectJob:
 
     def decode(self, buffers: RangeBuffers) -> None:
         """Gather the values of each type, of which each column is a view; consecutive ones are where they are."""
-        positions = buffers.in_memory(np.array([at for at, *_ in self._consecutive], np.int64)).tolist()
-        for start, (_, width, count, kind, arrays) in zip(positions, self._consecutive, strict=True):
-            values = flat.from_bytes(buffers.memory[start : start + width * count], width * 8)
-            arrays.append(from_values(values, kind, None, count))
+        if self._consecutive:
+            self._view(buffers)
         for kind, width, starts, fields in self._fields.values():
             positions, count = buffers.in_memory(np.concatenate(starts)), len(starts[0])
             if width in _WORD_BYTES:
@@ -107,6 +104,17 @@ class DirectJob:
             whole = from_values(FixedValues(data), kind, None, len(data))
             for at, arrays in enumerate(fields):
                 arrays.append(whole.slice(at * count, count))
+
+    def _view(self, buffers: RangeBuffers) -> None:
+        """Make arrays of consecutive values where they are; of those that are not aligned a copy."""
+        memory = np.ascontiguousarray(buffers.memory)
+        whole, base = pa.py_buffer(memory), memory.ctypes.data
+        positions = buffers.in_memory(np.array([at for at, *_ in self._consecutive], np.int64)).tolist()
+        for start, (_, width, count, kind, arrays) in zip(positions, self._consecutive, strict=True):
+            is_aligned = width not in _WORD_BYTES or (base + start) % width == 0
+            part = whole.slice(start, width * count)
+            values = part if is_aligned else pa.py_buffer(part.to_pybytes())
+            arrays.append(pa.Array.from_buffers(kind, count, [None, values]))
 
 
 def _even_page(column: Column, number: int, layout: FullZipLayout) -> tuple[int, int]:

@@ -51,9 +51,9 @@ class MiniBlockIndex:
 
     @property
     def is_simple(self) -> bool:
-        """True if each value is a row, stored as it is."""
+        """True if each value, or place in a dictionary, is a row."""
         layout = self.layouts[0]
-        return layout.rep is None and layout.dictionary is None and layout.blob_layers is None
+        return layout.rep is None and layout.blob_layers is None
 
     @property
     def num_bytes(self) -> int:
@@ -206,7 +206,23 @@ def _page_words(
 def _kind(layout: MiniBlockLayout, kinds: dict[object, object]) -> object:
     key = (layout.values, layout.definition, layout.layers, layout.dictionary is None, layout.has_large_chunk)
     key = (*key, layout.num_buffers, layout.rep, layout.blob_layers)
-    return kinds.setdefault(key, key)
+    kind = kinds.get(key)
+    return kinds.setdefault(key, _Kind(key)) if kind is None else kind
+
+
+class _Kind:
+    """Properties that pages have in common; their hash is made once, not anew for each column of a read."""
+
+    __slots__ = ("_hash", "_key")
+
+    def __init__(self, key: tuple[object, ...]) -> None:
+        self._key, self._hash = key, hash(key)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Kind) and self._key == other._key
 
 
 def decode_sparse_index(page: PageRead, layout: SparseLayout) -> SparseIndex:

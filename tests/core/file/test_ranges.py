@@ -52,6 +52,32 @@ def test_ranges_are_asked_for_together(data_file):
         _take_ranges(reader, [range(8_990, 9_001)])
 
 
+@pytest.mark.parametrize("page_bytes", [5_000, 1 << 23])
+def test_ranges_of_words_that_repeat(data_file, monkeypatch, page_bytes):
+    """Of one page or of several, looked up by numpy or by Arrow, with nulls or without, before and after takes."""
+    monkeypatch.setattr(writer, "PAGE_BYTES", page_bytes)
+    words = pa.array([f"a word that repeats {number % 50}" for number in range(ROWS)])
+    is_null = RNG.random(ROWS) < 0.2
+    made = pa.table({
+        "word": words,
+        "maybe": pa.array(words.to_pylist(), mask=is_null),
+        "large": words.cast(pa.large_string()),
+        "pair": pa.StructArray.from_arrays([words], ["word"], mask=pa.array(is_null)),
+        "number": pa.array((np.arange(ROWS) % 50).astype(np.float64) / 7, mask=is_null),
+    })  # fmt: skip
+    data_file.write(made)
+    reader = data_file.open()
+    columns = {leaf.id: index for index, leaf in enumerate(reader.schema.leaves())}
+    for _ in range(2):
+        for rows in (*RANGES, range(ROWS)):
+            (batch,) = reader.take_ranges(reader.schema, columns, [rows])
+            batch.validate(full=True)
+            assert pa.Table.from_batches([batch]).equals(made.slice(rows.start, len(rows)))
+            assert data_file.read(rows.start, rows.stop).equals(made.slice(rows.start, len(rows)))
+        wanted = np.sort(RNG.choice(ROWS, 400, replace=False))
+        assert reader.take(reader.schema, columns, wanted).equals(made.take(wanted).combine_chunks().to_batches()[0])
+
+
 def test_ranges_of_older_files(data_file, table):
     data_file.write(table.select(["number", "word"]), version="2.0")
     for batch, rows in zip(_take_ranges(data_file.open(), RANGES), RANGES, strict=True):

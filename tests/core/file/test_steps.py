@@ -59,6 +59,20 @@ def test_one_row_of_a_file_just_opened(data_file, calls_of, name):
     assert _per_column(data_file, calls_of, make, take) <= most
 
 
+WINDOWS = {
+    "small": (MAKERS["small"][0], 69),
+    "floats": (MAKERS["floats"][0], 71),
+    "words": (lambda: MAKERS["words"][0]().take(pa.array(RNG.permutation(1000))), 145),
+}
+
+
+@pytest.mark.parametrize("name", WINDOWS)
+def test_a_range_of_rows(data_file, calls_of, name):
+    """Each further column of a kind costs few steps where few rows are read."""
+    make, most = WINDOWS[name]
+    assert _per_column(data_file, calls_of, make, lambda _: data_file.read(100, 900)) <= most
+
+
 @pytest.mark.slow
 def test_a_scan_of_many_columns(data_file, calls_of):
     """What is decoded together stays small, so that a column shares its steps with some others, not with all."""
