@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from itertools import pairwise
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -12,7 +11,7 @@ import pyarrow as pa
 
 from lance_core.encoding.kernels import starts_of
 from lance_core.format.index.bitmap_index import FILE_NAME, NULL_LISTS_KEY, STATISTICS_KEY, bitmap_schema
-from lance_core.format.index.row_sets import encode_row_set, merged_parts, parts_of
+from lance_core.format.index.row_sets import encode_row_set, merged_parts, parts_of, parts_of_each
 from lance_core.index.protocol import SegmentContent
 from lance_core.index.scalar.posting_build import PostingSort
 from lance_core.sql.kernels import pc
@@ -33,7 +32,7 @@ class NullLists:
     """Collects the rows whose list is null, while the items of the others are indexed."""
 
     def __init__(self) -> None:
-        self._parts: list[Part] = []
+        self._parts: Sequence[Part] = []
 
     def add(self, rows: Int64s) -> None:
         """Add rows whose list is null."""
@@ -117,4 +116,4 @@ def relocated(segments: Sequence[tuple[Content, Relocation]]) -> Iterator[tuple[
             is_left = moved >= 0
             if not is_left.all():
                 moved, bounds = moved[is_left], starts_of(is_left)[bounds]
-            yield keys, [parts_of(moved[start:end]) for start, end in pairwise(bounds.tolist())]
+            yield keys, parts_of_each(moved, bounds)

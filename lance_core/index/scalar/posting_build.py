@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lance_core.encoding.kernels import numbers_array
-from lance_core.format.index.row_sets import merged_parts, parts_of
+from lance_core.format.index.row_sets import merged_parts, parts_of_each
 from lance_core.index.external_sort import ExternalSort
 from lance_core.index.order import order_of_numbers, sort_keys
 from lance_core.sql.kernels import pc
@@ -71,18 +71,20 @@ class PostingSort:
     def batches(self, schema: pa.Schema, encode: Callable[[Sequence[Part]], bytes]) -> Iterator[pa.RecordBatch]:
         """Return keys and their encoded sets of rows in batches of a schema."""
         self._flush()
-        keys: list[pa.Array] = []
+        pending: list[pa.Array] = []
         sets: list[bytes] = []
         size = 0
-        for key, parts in self._groups():
-            keys.append(key)
-            sets.append(encode(merged_parts(parts)))
-            size += len(sets[-1])
-            if size >= _BATCH_BYTES:
-                yield _batch(schema, [pa.concat_arrays(keys), sets])
-                keys, sets, size = [], [], 0
-        if keys:
-            yield _batch(schema, [pa.concat_arrays(keys), sets])
+        for keys, groups in self._groups():
+            start = 0
+            for end, parts in enumerate(groups, 1):
+                sets.append(encode(merged_parts(parts)))
+                size += len(sets[-1])
+                if size >= _BATCH_BYTES:
+                    yield _batch(schema, [pa.concat_arrays([*pending, keys.slice(start, end - start)]), sets])
+                    pending, sets, size, start = [], [], 0, end
+            pending.append(keys.slice(start))
+        if sets:
+            yield _batch(schema, [pa.concat_arrays(pending), sets])
 
     def _flush(self) -> None:
         """Put the pairs in order by key, and hand the rows of each key on as parts."""
@@ -94,27 +96,26 @@ class PostingSort:
         codes, distinct = _codes_of(keys)
         order = order_of_numbers(codes)
         codes, rows = codes[order], rows[order]
-        edges = np.append(np.searchsorted(codes, np.arange(len(distinct))), len(codes)).tolist()
-        self.add_sets(distinct, [parts_of(rows[start:end]) for start, end in pairwise(edges)])
+        edges = np.append(np.searchsorted(codes, np.arange(len(distinct))), len(codes))
+        self.add_sets(distinct, parts_of_each(rows, edges))
 
-    def _groups(self) -> Iterator[tuple[pa.Array, list[Part]]]:
-        """Return each key, as an array of one, and its parts."""
-        last_key: pa.Array | None = None
-        last_parts: list[Part] = []
+    def _groups(self) -> Iterator[tuple[pa.Array, list[list[Part]]]]:
+        """Return keys, ascending and each once, and the parts of each."""
+        last: tuple[pa.Array, list[Part]] | None = None  # its parts may go on in the next batch
         for batch in self._sort.batches():
             keys, high, data = batch.columns
             parts = list(zip(high.to_pylist(), data.to_pylist(), strict=True))
-            starts = [0, *_changes(keys), len(keys)]
-            for start, end in pairwise(starts):
-                key = keys.slice(start, 1)
-                if last_key is not None and start == 0 and _same(last_key, key):
-                    last_parts += parts[start:end]
-                    continue
-                if last_key is not None:
-                    yield last_key, last_parts
-                last_key, last_parts = key, parts[start:end]
-        if last_key is not None:
-            yield last_key, last_parts
+            starts = [0, *_changes(keys)]
+            groups = [parts[start:end] for start, end in pairwise([*starts, len(keys)])]
+            keys = keys.take(pa.array(starts, pa.int64()))
+            if last is not None and _same(last[0], keys[:1]):
+                groups[0] = last[1] + groups[0]
+            elif last is not None:
+                yield last[0], [last[1]]
+            last = keys[-1:], groups.pop()
+            yield keys[:-1], groups
+        if last is not None:
+            yield last[0], [last[1]]
 
 
 def _codes_of(keys: pa.ChunkedArray) -> tuple[npt.NDArray[np.unsignedinteger], pa.Array]:
