@@ -91,16 +91,19 @@ def list_layer(*, has_null: bool, has_empty: bool) -> Layer:
     return Layer.EMPTYABLE_LIST if has_empty else Layer.ALL_VALID_LIST
 
 
+@lru_cache(maxsize=256)
 def max_rep(layers: Layers) -> int:
     """Return the repetition level of a new row: the number of list layers."""
     return sum(map(is_list, layers))
 
 
+@lru_cache(maxsize=256)
 def max_def(layers: Layers) -> int:
     """Return the largest definition level that can occur."""
     return sum(_NUM_LEVELS[layer] for layer in layers)
 
 
+@lru_cache(maxsize=256)
 def max_visible_def(layers: Layers) -> int:
     """Return the largest definition level of an entry that has a value slot."""
     total = 0

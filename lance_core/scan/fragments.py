@@ -169,7 +169,10 @@ def _windows(
             return
         reader = FragmentReader(files, fragment)
         yield Work(partial(_scan_window, reader, plan, offset, last), _held_bytes(files, reader, plan))
-        limit = None if limit is None else limit - (last - offset + 1)
+        if limit is not None:
+            limit -= last - offset + 1
+            if not limit:
+                return
         offset = 0
 
 

@@ -24,7 +24,7 @@ import numpy as np
 from lance_core.common.frozen import frozen, replace
 from lance_core.common.late_module import LateModule
 from lance_core.encoding import registry
-from lance_core.encoding.arrow_values import slice_leaf, take_values
+from lance_core.encoding.arrow_values import slice_leaf
 from lance_core.encoding.codecs.dictionary import index_dtype
 from lance_core.encoding.kernels import starts_of
 from lance_core.encoding.layouts import blob
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from lance_core.encoding.layouts.shared_levels import LeafLevels
     from lance_core.encoding.options import PageOptions
     from lance_core.encoding.repdef import LevelArray, Mask
-    from lance_core.encoding.values import Bytes, Int64s, Values
+    from lance_core.encoding.values import Bytes, Int64s, LeafValues, Values
     from lance_core.format.file.encodings import Encoding
     from lance_core.format.file.page_layout import PageLayout
 else:  # lance_core writes it only where it is asked to
@@ -156,16 +156,14 @@ def decode(
     run: ChunkRun,
     *,
     rows: Int64s | None,
-    keeps_dictionary: bool = False,
     leaf: LeafLevels | None = None,
 ) -> Decoded:
-    """Decode chunks.
+    """Decode chunks; values of pages with dictionaries as places in these.
 
     Args:
         memory: Holds all chunks.
         run: The chunks.
         rows: Which of the rows that the chunks hold are wanted, None for all, or those of ``leaf``.
-        keeps_dictionary: Return places in dictionaries as such.
         leaf: Consecutive rows of lists that are wanted, whose levels other leaves may have in common.
 
     Raises:
@@ -191,12 +189,10 @@ def decode(
         values = pick_values(layout.values, chunks, positions)
     if layout.blob_layers is not None:
         return blob.describe(layout.blob_layers, values)
-    if layout.dictionary is not None:
-        items = _look_up(values, run, positions)
-        values = items if keeps_dictionary else take_values(items.items, items.indices.data)
+    placed: LeafValues = values if layout.dictionary is None else _look_up(values, run, positions)
     if slots is not None:
-        return Decoded(levels=levels, values=slice_leaf(values, slots.start, slots.stop), num_slots=len(slots))
-    return Decoded(levels=levels, values=values, num_slots=len(values))
+        return Decoded(levels=levels, values=slice_leaf(placed, slots.start, slots.stop), num_slots=len(slots))
+    return Decoded(levels=levels, values=placed, num_slots=len(placed))
 
 
 def _decode_codes(run: ChunkRun, chunks: Chunks, positions: Int64s | None) -> Values:

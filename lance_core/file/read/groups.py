@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from lance_core.common.frozen import frozen
-from lance_core.encoding.arrow_values import buffer_view, from_values, settled, slice_leaf
+from lance_core.encoding.arrow_values import buffer_view, from_values, settled, slice_leaf, take_values
 from lance_core.encoding.dictionary_encoded import DictionaryEncoded
 from lance_core.encoding.kernels import empty, gather_windows, starts_of
 from lance_core.encoding.layouts import chunk_table, constant, full_zip, mini_block
@@ -108,7 +108,7 @@ class MiniBlockGroup:
     def decode_dictionary(self, buffers: RangeBuffers) -> DictionaryEncoded:
         """Decode consecutive rows of pages with dictionaries, without looking their items up."""
         column, first = self.column, int(self.selection.rows[0])
-        decoded, here = self.decode_values(buffers, None, keeps_dictionary=True), slice(first, first + self.count)
+        decoded, here = self.decode_values(buffers, None), slice(first, first + self.count)
         values = decoded.values
         if not isinstance(values, DictionaryValues):
             raise CorruptDataError(f"field {column.path.leaf.name!r}: a page with a dictionary has none")
@@ -121,19 +121,21 @@ class MiniBlockGroup:
         """Decode the values of the wanted rows of pages without lists."""
         rows = self.selection.rows
         if isinstance(rows, range):
-            return slice_leaf(self.decode_values(buffers, None).values, rows.start, rows.stop)
-        return self.decode_values(buffers, rows).values
+            values = slice_leaf(self.decode_values(buffers, None).values, rows.start, rows.stop)
+        else:
+            values = self.decode_values(buffers, rows).values
+        if isinstance(values, DictionaryValues) and not self.column.is_dictionary:
+            return take_values(values.items, values.indices.data)
+        return values
 
     def decode_values(
         self,
         buffers: RangeBuffers,
         rows: Int64s | None,
         *,
-        keeps_dictionary: bool = False,
         leaf: LeafLevels | None = None,
     ) -> Decoded:
         """Decode some of the rows that the chunks hold, or all of them; see `mini_block.decode`."""
-        keeps_dictionary = keeps_dictionary or self.column.is_dictionary
         index, chunks = self.index, self.selection.chunks
         run = mini_block.ChunkRun(
             layouts=index.layouts,
@@ -144,7 +146,7 @@ class MiniBlockGroup:
             is_cut=self.selection.is_cut,
             dictionary=index.dictionary,
         )
-        return mini_block.decode(buffers.memory, run, rows=rows, keeps_dictionary=keeps_dictionary, leaf=leaf)
+        return mini_block.decode(buffers.memory, run, rows=rows, leaf=leaf)
 
 
 @frozen

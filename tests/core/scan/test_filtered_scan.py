@@ -9,8 +9,9 @@ import pyarrow.compute as pc
 import pytest
 
 import lance_core
+from lance_core.encoding import arrow_values
 from lance_core.encoding.dictionary_encoded import DictionaryEncoded
-from lance_core.encoding.layouts import constant, mini_block
+from lance_core.encoding.layouts import constant
 from lance_core.errors import InvalidInputError
 from lance_core.file.read import plan, reader, strategy
 from lance_core.file.write import writer
@@ -132,12 +133,12 @@ def test_items_of_dictionaries_are_looked_up_for_the_rows_that_are_kept(tmp_path
     made = lance_core.write_dataset(table, tmp_path / "t")
     looked_up = []
 
-    def counted(items, indices):
+    def counted(items, indices, *others):
         looked_up.append(len(indices))
-        return take_values(items, indices)
+        return look_up(items, indices, *others)
 
-    take_values = mini_block.take_values
-    monkeypatch.setattr(mini_block, "take_values", counted)
+    look_up = arrow_values._looked_up
+    monkeypatch.setattr(arrow_values, "_looked_up", counted)
     found = made.to_table(filter="pick < 2")
     assert found.equals(kept(table, table["pick"].to_numpy() < 2))
     # Items of the condition's column are asked, and of the two others those of rows that are kept are looked up.

@@ -5,9 +5,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+import lance_core
 from lance_core.change.stage import FileLimits, stage_fragments
 from lance_core.errors import CorruptDataError
 from lance_core.format.schema import Schema
+from lance_core.format.table import fragment_list
 from lance_core.format.table.fragment import Fragment
 from lance_core.scan.deletions import contains, live_mask, offsets_of_live
 from lance_core.scan.fragment_reader import FragmentReader
@@ -147,3 +149,17 @@ def test_arithmetic_of_deleted_rows_against_lists():
             mask = live_mask(array, start, end)
             expected = [i not in deleted for i in range(start, end)]
             assert mask is None if all(expected) else mask.tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("limit", "offset", "num_decoded"), [(4, 0, 1), (10, 0, 1), (11, 0, 2), (5, 35, 1), (6, 35, 2)]
+)
+def test_fragments_outside_of_a_window_are_not_even_decoded(tmp_path, monkeypatch, limit, offset, num_decoded):
+    lance_core.write_dataset(pa.table({"id": range(60)}), tmp_path / "t", max_rows_per_file=10)
+    table = lance_core.dataset(tmp_path / "t")
+    table.to_table()
+    decoded, decode = [], fragment_list.decode_fragment
+    monkeypatch.setattr(fragment_list, "decode_fragment", lambda data: decoded.append(1) or decode(data))
+    found = table.to_table(limit=limit, offset=offset)
+    assert found["id"].to_pylist() == list(range(offset, offset + limit))
+    assert len(decoded) == num_decoded
