@@ -40,7 +40,9 @@ class RoundedTables:
         self._step = max(float((tables.max(axis=2) - least).max(initial=0)) / _LEVELS, smallest)
         tables -= least[..., None]
         tables *= 1 / self._step
-        self._levels = [[line.tobytes() for line in table] for table in tables.astype(np.uint8)]  # rounded down
+        levels = tables.astype(np.uint8)  # rounded down
+        self._levels = [[line.tobytes() for line in table] for table in levels]
+        self._order = np.argsort(-levels.max(axis=(0, 2), initial=0).astype(np.int64))
         half = self._step * tables.shape[1] / 2
         self._starts = least.sum(axis=1, dtype=np.float64) + half
         self.margin = half * (1 + 1e-4) if np.isfinite(self._starts).all() else np.inf
@@ -81,8 +83,7 @@ class RoundedTables:
 
     def _within(self, codes: Sequence[Bytes], bounds: Keys) -> tuple[Int64s, npt.NDArray[np.unsignedinteger]]:
         """Return the places of the rows whose levels are within their bounds, and their levels."""
-        largest = np.max([[max(line) for line in table] for table in self._levels], axis=0)
-        order = np.argsort(-largest)
+        order = self._order  # bytes with large levels first
         rows: Int64s | None = None
         levels = np.zeros(len(bounds), np.uint16 if len(order) * _LEVELS < 1 << 16 else np.uint32)
         # Levels are not negative: rows that some of them bring over their bound need no others.
@@ -104,6 +105,7 @@ class RoundedTables:
     ) -> None:
         """Add the levels of some bytes of each row, or of some rows."""
         # A sum over all lines at once would change the type of all levels first, which takes eight times as long.
+        parts = [] if rows is None or len(self._levels) == 1 else _rows_of_codes(rows, codes)
         for at in chosen:
             if len(self._levels) == 1:
                 line = b"".join([stored[at] for stored in codes])
@@ -111,7 +113,16 @@ class RoundedTables:
                     line = np.frombuffer(line, np.uint8)[rows].tobytes()
                 levels += np.frombuffer(line.translate(self._levels[0][at]), np.uint8)
             else:
-                tables = zip(codes, self._levels, strict=True)
-                line = b"".join([stored[at].tobytes().translate(table[at]) for stored, table in tables])
-                line_levels = np.frombuffer(line, np.uint8)
-                levels += line_levels if rows is None else line_levels[rows]
+                lines = [stored[at] for stored in codes]
+                if rows is not None:
+                    lines = [line[part] for line, part in zip(lines, parts, strict=True)]
+                tables = zip(lines, self._levels, strict=True)
+                line = b"".join([line.tobytes().translate(table[at]) for line, table in tables])
+                levels += np.frombuffer(line, np.uint8)
+
+
+def _rows_of_codes(rows: Int64s, codes: Sequence[Bytes]) -> list[Int64s]:
+    """Return the places of rows in each of the codes that have them, which come one after the other."""
+    ends = np.cumsum([stored.shape[1] for stored in codes])
+    parts = np.split(rows, np.searchsorted(rows, ends[:-1]))
+    return [part - start for part, start in zip(parts, [0, *ends[:-1].tolist()], strict=True)]
