@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from lance_core.encoding.kernels import scalar
-from lance_core.errors import UnsupportedError
+from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.format.arrow_kinds import is_bytes, is_text
 from lance_core.sql.kernels import pc
 
@@ -319,7 +319,7 @@ def parse_time(text: str) -> Any:
     """
     for kind in (pa.timestamp("ns"), pa.timestamp("ns", "UTC")):
         try:
-            return scalar(text).cast(kind).cast(pa.timestamp("ns"))
+            return pc.cast(pc.cast(scalar(text), kind), pa.timestamp("ns"))
         except pa.ArrowInvalid:
             continue
     raise pa.ArrowInvalid(f"{text!r} is not a timestamp. Write it as 'YYYY-MM-DD hh:mm:ss'")
@@ -372,3 +372,18 @@ _CASTS: tuple[
     (_is_utc_date_or_time, _is_utc_date_or_time, _to_time),
     (is_any_list, is_any_list, _to_list),
 )
+
+
+def written_time(value: str) -> pa.Scalar:
+    """Return a time as written in SQL: in microseconds if that is enough, else nanoseconds, with a zone if it has one.
+
+    Raises:
+        InvalidInputError: The text is no time.
+    """
+    parse_time(value)
+    for kind in (pa.timestamp("us"), pa.timestamp("us", "UTC"), pa.timestamp("ns"), pa.timestamp("ns", "UTC")):
+        try:
+            return pc.cast(scalar(value), kind)
+        except pa.ArrowInvalid:
+            continue
+    raise InvalidInputError(f"{value!r} is not a timestamp. Write it as 'YYYY-MM-DD hh:mm:ss'")

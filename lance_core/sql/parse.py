@@ -26,7 +26,7 @@ from lance_core.sql import pruning, terms
 from lance_core.sql import text_functions as text
 from lance_core.sql.any_term import any_of
 from lance_core.sql.arithmetic import arithmetic, integer_literal, literal_arrays, negated
-from lance_core.sql.arrow_types import cast, is_any_list, parse_time, shape_path
+from lance_core.sql.arrow_types import cast, is_any_list, shape_path, written_time
 from lance_core.sql.choices import CHOICE_FUNCTIONS, case, simple_case
 from lance_core.sql.groups import find_groups
 from lance_core.sql.json_functions import JSON_FUNCTIONS
@@ -257,9 +257,7 @@ def _is(self: _Translator, node: Node) -> Term:
     wanted = node.expression
     value = self.shape(node.this) if isinstance(wanted, exp.Null) else self.term(node.this)
     if isinstance(wanted, exp.Null):
-        asks = pruning.IsNull(value.subject) if value.subject else pruning.UNKNOWN
-        term = terms.apply(pc.is_null, (value,), "IS NULL", asks)
-        return Term(type=term.type, evaluate=term.evaluate, asks=asks, nullable=False)
+        return terms.is_null(value)
     if isinstance(wanted, exp.Boolean):
         pair = (terms.boolean(value, "IS"), self.term(wanted))
         asks = pruning.FillNull(value.asks if wanted.this else pruning.Not(value.asks), value=False)
@@ -306,7 +304,7 @@ def _cast(self: _Translator, node: Node) -> Term:
         return terms.apply(lambda values: cast(values, target), (inner,), f"CAST to {target}")
     try:
         if pa.types.is_timestamp(target) and pa.types.is_string(inner.type) and not node.args["to"].expressions:
-            value = _written_time(inner.literal.as_py())
+            value = written_time(inner.literal.as_py())
         else:
             value = cast(inner.literal, target)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
@@ -336,17 +334,6 @@ def _cast_type(wanted: Node) -> pa.DataType:
 
 
 _TIME_UNITS = {0: "s", 3: "ms", 6: "us", 9: "ns"}
-
-
-def _written_time(value: str) -> pa.Scalar:
-    """Microseconds if that is enough, else nanoseconds; with a zone only if the text has an offset."""
-    parse_time(value)
-    for kind in (pa.timestamp("us"), pa.timestamp("us", "UTC"), pa.timestamp("ns"), pa.timestamp("ns", "UTC")):
-        try:
-            return scalar(value).cast(kind)
-        except pa.ArrowInvalid:
-            continue
-    raise InvalidInputError(f"{value!r} is not a timestamp. Write it as 'YYYY-MM-DD hh:mm:ss'")
 
 
 def _hex(_: _Translator, node: Node) -> Term:

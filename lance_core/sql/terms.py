@@ -242,10 +242,10 @@ def _cast_timestamp(value: pa.Scalar, target: pa.DataType) -> pa.Scalar:
         what = "an offset" if pa.types.is_timestamp(value.type) else "no time of day"
         raise UnsupportedError(f"cannot compare a literal with {what} with {target}")
     if not pa.types.is_timestamp(value.type):
-        value = value.cast(pa.timestamp("us"))
+        value = pc.cast(value, pa.timestamp("us"))
     if value.type.tz is None and target.tz is not None:
-        return pc.assume_timezone(value, target.tz).cast(target)
-    return value.cast(target)
+        return pc.cast(pc.assume_timezone(value, target.tz), target)
+    return pc.cast(value, target)
 
 
 def unify(left: Term, right: Term, *, strict: bool = True) -> tuple[Term, Term]:
@@ -327,6 +327,13 @@ def _comparison(name: str, left: Term, right: Term) -> Condition:
     is_number = kind_of(left.type) == "number"
     is_existing = bool(left.subject) and (not is_number or right.type.equals(left.type))
     return pruning.Comparison(left.subject, name, right.literal) if is_existing else UNKNOWN
+
+
+def is_null(value: Term) -> Term:
+    """``IS NULL``."""
+    asks = pruning.IsNull(value.subject) if value.subject else UNKNOWN
+    term = apply(pc.is_null, (value,), "IS NULL", asks)
+    return Term(type=term.type, evaluate=term.evaluate, asks=asks, nullable=False)
 
 
 def distinct(left: Term, right: Term, *, strict: bool = True, is_exact: bool = False) -> Term:

@@ -21,6 +21,8 @@ ROWS = pa.record_batch(
         "e": pa.array(["a", "b", None, "1", ""]).dictionary_encode(),
         "b": pa.array([True, False, None, True, False]),
         "t": pa.array([0, 1, None, 86_400, 3], pa.timestamp("s")),
+        "d": pa.array([0, 1, None, 18262, 3], pa.date32()),
+        "z": pa.array([0, 1, None, 86_400, 3], pa.timestamp("us", "UTC")),
         "m": pa.array([1, 2, None, 4, -5], pa.decimal128(9, 2)),
         "l": pa.array([[1], [], None, [2], [3]]),
         "x y": pa.array([1, 2, 3, 4, 5]),
@@ -29,7 +31,13 @@ ROWS = pa.record_batch(
     }
 )
 
-NAMES = st.sampled_from([*ROWS.schema.names[:9], "`x y`", "`Up`", "up", "UP", "I", "nope", "`i`", "`", "i.i", "é"])
+
+def wrapped(text):
+    """Return a text, or the text in parentheses, which need not match."""
+    return st.sampled_from([text] * 5 + [f"({text})", f"( ({text} ))", f"({text}", f"{text})"])
+
+
+NAMES = st.sampled_from([*ROWS.schema.names[:11], "`x y`", "`Up`", "up", "UP", "I", "nope", "`i`", "`", "i.i", "é"])
 MARKS = st.sampled_from(["=", "!=", "<>", "<", "<=", ">", ">=", "==", "=>", "<=>", "->", "is", "like"])
 NUMBERS = [
     "1",
@@ -48,14 +56,23 @@ NUMBERS = [
 WRONG = ["300", "1.", ".5", "007", "1_0", "1.2.3", "0x1", "1a", "99999999999999999999", "null", "true", "i"]
 TEXTS = ["'a'", "'x y'", "''", "'it''s'", "'\\''", "'a\nb'", '"a"', "'1'", "x'00'", "'1970-01-02'", "' and '", "'--'"]
 SPACES = st.sampled_from(["", " ", "  ", "\n", "\t", "\f", "\u00a0", "/**/", "--\n"])
-COMPARISONS = st.tuples(SPACES, NAMES, SPACES, MARKS, SPACES, st.sampled_from(NUMBERS + WRONG + TEXTS), SPACES).map(
-    "".join
-)
+TIMES = [f"{kind} '{text}'" for kind in ("date", "TIMESTAMP") for text in ("1970-01-02", "1970-01-01 00:00:01", "x")]
+TIMES += ["timestamp '1970-01-01 00:00:01+00:00'", "timestamp'1970-01-02'", "date  '2020-01-01'"]
+LITERALS = st.sampled_from(NUMBERS + WRONG + TEXTS + TIMES)
+COMPARISONS = st.tuples(SPACES, NAMES, SPACES, MARKS, SPACES, LITERALS, SPACES).map("".join)
 LIKELY = st.tuples(NAMES, st.sampled_from([" = ", "<", ">= ", " <>"]), st.sampled_from(NUMBERS + TEXTS)).map("".join)
+OTHERS = st.one_of(
+    st.tuples(NAMES, st.sampled_from([" is null", " IS  NOT NULL", " not null", " IS TRUE"])).map("".join),
+    st.tuples(NAMES, st.sampled_from([" in ", " IN", " not in "]), st.lists(LITERALS, min_size=1, max_size=3)).map(
+        lambda parts: f"{parts[0]}{parts[1]}({', '.join(parts[2])})"
+    ),
+    st.tuples(NAMES, st.sampled_from([" = ", "<"]), st.sampled_from(TIMES)).map("".join),
+)
 CONDITIONS = st.tuples(
     st.sampled_from([" AND ", " and ", "\nAnd\t", " or ", "AND", " and not ", ";"]),
-    st.lists(COMPARISONS | LIKELY, min_size=1, max_size=3),
+    st.lists((COMPARISONS | LIKELY | OTHERS).flatmap(wrapped), min_size=1, max_size=3),
 ).map(lambda pair: pair[0].join(pair[1]))
+CONDITIONS = CONDITIONS.flatmap(wrapped)
 
 
 def told(columns, term):
@@ -64,7 +81,7 @@ def told(columns, term):
     return columns, term.type, term.asks, term.nullable, term.path, term.literal, parts, term.evaluate(ROWS)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=500, deadline=None)
 @given(CONDITIONS)
 def test_a_condition_means_what_the_parser_takes_it_for(condition):
     found = parse_comparisons(condition, ROWS.schema)
@@ -98,7 +115,7 @@ def test_names_that_the_parser_takes_for_more_are_left_to_it():
     assert {"SELECT", "CASE", "CURRENT_DATE", "INTERVAL", "DATE", "UNION"} <= set(words())
     for word in words():
         rows = ROWS.select(["i", "s"]).rename_columns([word.lower(), "s"])
-        name, marks = word.lower(), ("= 2", "<-1", "<> 3", " >= 4")
+        name, marks = word.lower(), ("= 2", "<-1", "<> 3", " >= 4", " IS NULL", " IN (1, 2)", " is not null")
         for condition in [f"{name}{mark}" for mark in marks] + [f"s <> 'b' AND {name}{mark}" for mark in marks]:
             found = parse_comparisons(condition, rows.schema)
             if found is not None:
@@ -113,3 +130,20 @@ def test_many_comparisons_are_left_to_the_parser(count):
     condition = " AND ".join(f"i > {-number}" for number in range(1, count + 1))
     assert (parse_comparisons(condition, ROWS.schema) is None) == (count > MOST)
     assert make_predicate(condition, ROWS.schema).mask(ROWS).to_pylist() == [True, True, False, True, False]
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "i IS NULL AND s IS NOT NULL",
+        "((`s` = 'a'))",
+        "((`i` >= 1 AND `i` < 5))",
+        "((s IN ('a', 'b')) AND (i = 4))",
+        "(`t` >= timestamp '1970-01-01 00:00:01' AND `t` < timestamp '1970-01-02 00:00:00')",
+        "z = timestamp '1970-01-01 00:00:01+00:00' AND d IN (date '1970-01-02')",
+    ],
+)
+def test_conditions_of_partitions_and_checks_are_read(condition):
+    found = parse_comparisons(condition, ROWS.schema)
+    assert found is not None
+    assert told(*found) == told(*parse_condition(condition, ROWS.schema))
