@@ -1,6 +1,7 @@
 """The same predicates, the same rows."""
 
 import datetime as dt
+from itertools import product
 
 import lance
 import pyarrow as pa
@@ -122,3 +123,13 @@ def test_expressions(tables, number):
     ]
     ours, theirs = (one.to_table(columns=["n"], filter=condition[number])["n"].to_pylist() for one in tables)
     assert ours == theirs
+
+
+@pytest.mark.parametrize("operator", ["LIKE", "ILIKE"])
+def test_wildcards_and_backslashes_wherever_they_stand(tmp_path, operator):
+    texts = ["", "x", "\\", "x\\", "x\\\\", "\\\\", "X\\b", "%", "a%", "%x", "\\%", "\\x", "_", "x_", "a\nx", None]
+    lance.write_dataset(pa.table({"s": texts}), tmp_path)
+    ours, theirs = lance_core.dataset(tmp_path), lance.dataset(str(tmp_path))
+    for pattern in map("".join, (symbols for size in (1, 2, 3) for symbols in product("x%\\_", repeat=size))):
+        sql = f"s {operator} '{pattern}'"
+        assert ours.to_table(filter=sql) == theirs.to_table(filter=sql), sql
