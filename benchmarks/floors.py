@@ -1,6 +1,6 @@
 """What kernels alone take of works that cost more than pylance's: the part that no Python in between can save.
 
-    python benchmarks/floors.py                 on full data, four minutes
+    python benchmarks/floors.py                 on full data, three minutes
     python benchmarks/floors.py --publish       the same, and the table of explained.md is rewritten
 
 Each work is done once while the calls of kernels are noted with their arguments; then these calls alone are repeated,

@@ -41,6 +41,7 @@ _MORE = "Each benchmark, and the reasons: [benchmarks/README.md](benchmarks/READ
 MARKS = "<!-- figures, written by benchmarks/run.py --publish -->", "<!-- end of figures -->"
 
 
+_LEAST_SHOWN_S = 1e-5
 SHOWN = {"aim": "stretch goal", "must": "target", "in the slack": "close", "MISSED": "**missed**"}
 
 
@@ -183,7 +184,7 @@ def floors_text(results: Mapping[str, Any]) -> str:
     for work, spent in floors.items():
         kernels, theirs = sum(spent["kernels"].values()), spent["pylance"]
         cells = [spent["lance_core"], kernels, *(spent["kernels"][kind] for kind in kinds), theirs]
-        shown = " | ".join(_figure(cell * 1e3) for cell in cells)
+        shown = " | ".join(_figure(cell * 1e3) if cell > _LEAST_SHOWN_S else "0" for cell in cells)
         lines.append(f"| {work} | {shown} ({spent['version']}) | {kernels / theirs:.2f} |")
     return "\n".join(lines)
 

@@ -205,11 +205,11 @@ def from_values(values: LeafValues | None, kind: pa.DataType, validity: Mask | N
         return pa.nulls(length, kind)
     if len(values) != length:
         raise CorruptDataError(f"a page has {len(values)} values where its levels call for {length}")
-    return _around(values, kind, None if validity is None else pack_bits(validity))
+    return _array_of(values, kind, None if validity is None else pack_bits(validity))
 
 
-def _around(values: LeafValues, kind: pa.DataType, bitmap: pa.Buffer | None) -> pa.Array:
-    """Return values as an array with such nulls."""
+def _array_of(values: LeafValues, kind: pa.DataType, bitmap: pa.Buffer | None) -> pa.Array:
+    """Return values as an array with a validity bitmap; None if no value is null."""
     match values:
         case FixedListValues():
             return _list_from_values(values, kind, bitmap)
@@ -286,7 +286,7 @@ def _dictionary_from_values(values: DictionaryValues, kind: pa.DataType, bitmap:
 def _looked_up(items: Values, indices: npt.NDArray[Any], kind: pa.DataType, bitmap: pa.Buffer | None) -> pa.Array:
     """Return the items at indices; those under nulls have to be there, too."""
     if not isinstance(items, VariableValues) or len(indices) <= _MAX_NUMPY_STRINGS:
-        return _around(take_values(items, indices), kind, bitmap)
+        return _array_of(take_values(items, indices), kind, bitmap)
     check_places(indices, len(items))
     array = take_inside(_strings_from_values(_with_room(items, indices), kind, None), indices)
     return array if bitmap is None else pa.Array.from_buffers(kind, len(array), [bitmap, *array.buffers()[1:]])

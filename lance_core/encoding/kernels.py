@@ -158,8 +158,8 @@ class _BeforeImport:
         self._most = most
         self._count = 0
 
-    def counts(self, number: int) -> bool:
-        """Count so many, and return whether they are done without kernels."""
+    def allows(self, number: int) -> bool:
+        """Count so many more, and return whether they are done without kernels."""
         if _KERNELS in sys.modules:
             return False
         self._count += number
@@ -172,7 +172,7 @@ _taken_numbers = _BeforeImport(_MOST_TAKEN_BEFORE_IMPORT)
 
 def _are_joined(num_ranges: int) -> bool:
     """Return whether Python joins so many ranges."""
-    return num_ranges <= _MOST_RANGES_JOINED or _joined_ranges.counts(num_ranges)
+    return num_ranges <= _MOST_RANGES_JOINED or _joined_ranges.allows(num_ranges)
 
 
 def _joined(memory: Bytes, starts: Int64s, ends: Int64s, head: bytes = b"", tail: bytes = b"") -> Bytes:
@@ -282,7 +282,7 @@ def take_numbers(numbers: npt.NDArray[Any], indices: npt.NDArray[Any]) -> npt.ND
     """
     if len(indices) <= _MOST_TAKEN_BY_NUMPY:
         return numbers.take(indices)
-    if _taken_numbers.counts(len(indices)):
+    if _taken_numbers.allows(len(indices)):
         return np.take(numbers, indices, out=empty(len(indices), numbers.dtype), mode="clip")
     taken = take_inside(numbers_array(numbers), indices)
     return view_buffer(taken.buffers()[1]).view(numbers.dtype)[: len(indices)]

@@ -354,12 +354,15 @@ def leaf_slots(levels: Levels, num_slots: int) -> Slots:
 
 
 def value_validity(layers: Layers, definition: LevelArray | None, num_values: int) -> Mask | None:
-    """Return which values are valid that nothing is around, as `check_levels` and `unravel` do; None if all are.
+    """Return which values of a column without structs and lists are valid, None if all are: `unravel` for one layer.
 
     Args:
-        layers: One layer, of items.
+        layers: The layer of the items.
         definition: Definition levels, None if there are none.
         num_values: Number of values.
+
+    Returns:
+        Shape (values,), True for those that are not null.
 
     Raises:
         CorruptDataError: Too large levels, or not as many as values.

@@ -66,6 +66,9 @@ def parts_of_each(rows: Int64s, edges: Int64s) -> list[list[Part]]:
     Args:
         rows: Row numbers, one set behind the other; those of a set in any order.
         edges: Shape (sets + 1,), where sets begin, and the end.
+
+    Returns:
+        The parts of each set, ascending; none of an empty one.
     """
     counts = np.diff(edges)
     is_large = counts >= _MANY_ROWS

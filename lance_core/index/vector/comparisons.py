@@ -33,9 +33,6 @@ if TYPE_CHECKING:
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 Keys: TypeAlias = npt.NDArray[np.floating[Any]]
 
-_TOGETHER = 1 + 1e-9
-"""More than one query of a partition, on average."""
-
 
 @mutable(kw_only=True)
 class OpenedPartition:
@@ -208,14 +205,14 @@ class CodeComparison:
 
     Args:
         keys: Returns distances of the rows of partitions, as `Comparison.keys`.
-        many: Queries of a partition from which on they are compared together.
+        most_alone: Queries of a partition, on average, up to which each is compared by itself.
     """
 
     def __init__(
-        self, keys: Callable[[Int64s, Sequence[OpenedPartition], Doubles], Keys], *, many: float = _TOGETHER
+        self, keys: Callable[[Int64s, Sequence[OpenedPartition], Doubles], Keys], *, most_alone: int = 1
     ) -> None:
         self._keys = keys
-        self._many = many
+        self._most_alone = most_alone
 
     def keys(self, members: Int64s, opened: Sequence[OpenedPartition], limits: Doubles, /) -> tuple[Keys, Doubles]:
         """Return distances, which are exact."""
@@ -223,7 +220,7 @@ class CodeComparison:
 
     def is_by_query(self, mean_queries: float, /) -> bool:
         """Return whether partitions have few queries each."""
-        return mean_queries < self._many
+        return mean_queries <= self._most_alone
 
     def candidates(self, hits: CandidateRows, opened: Sequence[OpenedPartition], rows: RunRows, /) -> CandidateRows:
         """Return the rows as they are."""

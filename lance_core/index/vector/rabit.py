@@ -49,8 +49,8 @@ _SURE = 2.5
 """Error factors by which a row has to be too far by its signs: one row of a million errs so much."""
 _EXACT_ROWS = 1 << 9
 """Rows up to which all bits take less time than the signs and what follows from them."""
-_MANY = 12
-"""Queries of a partition from which on they are compared together, by all bits."""
+_MOST_ALONE = 12
+"""Queries of a partition up to which each is compared by itself; more are compared together, by all bits."""
 
 
 @mutable(kw_only=True)
@@ -140,7 +140,7 @@ class RabitCodes:
         with np.errstate(over="ignore", invalid="ignore"):
             rotated = self._rotated(queries.astype(np.float32))
             estimate = _RabitEstimate(queries, rotated, self._layout.num_extra, self._metric)
-        return CodeComparison(estimate, many=_MANY)
+        return CodeComparison(estimate, most_alone=_MOST_ALONE)
 
     def _rotated(self, vectors: Floats) -> Floats:
         flips = self._layout.flips
@@ -226,10 +226,10 @@ class _RabitEstimate:
         """
         codes, width = [part.codes for part in partitions], self._widths[query]
         ends = np.cumsum([stored.shape[1] for stored in codes])
-        if (rounded := self._rounded.get(query)) is None:
-            rounded = self._rounded[query] = RoundedTables(-self._tables[query : query + 1])
         if not width:
             return np.arange(ends[-1])
+        if (rounded := self._rounded.get(query)) is None:
+            rounded = self._rounded[query] = RoundedTables(-self._tables[query : query + 1])
         (weights,), (starts,), (distances,) = self._of_centroids(np.array([query]), partitions)
         shares = np.stack([starts - limit, weights, -_SURE * distances], axis=1) / width
         bounds = np.empty(ends[-1])

@@ -42,9 +42,9 @@ def test_so_much_is_done_before_kernels_are_imported_in_all(monkeypatch):
     """Not so much in each call: a stream would pay more than the import for every million rows."""
     monkeypatch.setattr(memory, "_KERNELS", "not imported")
     done = memory._BeforeImport(8)
-    assert [done.counts(number) for number in (4, 4, 3, 2)] == [True, True, False, False]
+    assert [done.allows(number) for number in (4, 4, 3, 2)] == [True, True, False, False]
     monkeypatch.setattr(memory, "_KERNELS", "sys")
-    assert not memory._BeforeImport(8).counts(3)
+    assert not memory._BeforeImport(8).allows(3)
 
 
 @pytest.mark.parametrize("most", [0, 1 << 20])
