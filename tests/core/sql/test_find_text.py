@@ -38,12 +38,14 @@ def regular_expression(pattern):
     st.sampled_from([pa.string(), pa.large_string()]),
     st.integers(0, 9),
     st.sampled_from([0.01, 0.25, 10]),
+    st.sampled_from([1.3, 1_000]),
 )
-def test_answers_are_those_of_all_texts(texts, part, kind, skipped, most_positions):
+def test_answers_are_those_of_all_texts(texts, part, kind, skipped, most_positions, most_ns):
     values = pa.array(texts, kind).slice(skipped)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(find_text, "_FEWEST_BYTES", 0)
+        patch.setattr(find_text, "_FEWEST_BYTES", 1)
         patch.setattr(find_text, "_MOST_POSITIONS", most_positions)
+        patch.setattr(find_text, "_MOST_NS", most_ns)
         answers = ask_with_parts(substring_condition(part)[0], values, [part] if part else [])
     answers.validate(full=True)
     assert answers.to_pylist() == [None if text is None else part in text for text in texts[skipped:]]
@@ -54,7 +56,7 @@ def test_like_matches_whole_texts(texts, pattern, negate):
     batch = pa.record_batch({"s": pa.array(texts, pa.string())})
     sql = f"s {'NOT ' if negate else ''}LIKE '{pattern}'"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(find_text, "_FEWEST_BYTES", 0)
+        patch.setattr(find_text, "_FEWEST_BYTES", 1)
         answers = make_predicate(sql, batch.schema).evaluate(batch)
     matches = re.compile(regular_expression(pattern), re.DOTALL).fullmatch
     assert answers.to_pylist() == [None if text is None else (matches(text) is None) == negate for text in texts]
