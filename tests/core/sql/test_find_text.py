@@ -37,15 +37,14 @@ def regular_expression(pattern):
     st.text("ab7é", max_size=7),
     st.sampled_from([pa.string(), pa.large_string()]),
     st.integers(0, 9),
-    st.sampled_from([0.01, 0.25, 10]),
-    st.sampled_from([1.3, 1_000]),
+    st.sampled_from([(0.01, 1.3), (0.25, 1_000), (10, 1_000)]),
 )
-def test_answers_are_those_of_all_texts(texts, part, kind, skipped, most_positions, most_ns):
+def test_answers_are_those_of_all_texts(texts, part, kind, skipped, most):
     values = pa.array(texts, kind).slice(skipped)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(find_text, "_FEWEST_BYTES", 1)
-        patch.setattr(find_text, "_MOST_POSITIONS", most_positions)
-        patch.setattr(find_text, "_MOST_NS", most_ns)
+        for name, value in zip(("_MOST_POSITIONS", "_MOST_NS"), most, strict=True):
+            patch.setattr(find_text, name, value)
         answers = ask_with_parts(substring_condition(part)[0], values, [part] if part else [])
     answers.validate(full=True)
     assert answers.to_pylist() == [None if text is None else part in text for text in texts[skipped:]]
