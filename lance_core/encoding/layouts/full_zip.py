@@ -23,6 +23,7 @@ from lance_core.encoding.codecs import fixed_size_list, flat, packed_struct
 from lance_core.encoding.kernels import empty, gather, gather_words, join_ranges, starts_of
 from lance_core.encoding.layouts.page import Decoded, EncodedPage
 from lance_core.encoding.repdef import Levels, max_def, max_rep, max_visible_def
+from lance_core.encoding.strategy import MOST_WALKED_ROWS
 from lance_core.encoding.values import FixedListValues, FixedValues, StructValues, VariableValues
 from lance_core.errors import CorruptDataError
 from lance_core.format.file.encodings import Flat
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     from lance_core.encoding.repdef import Mask
     from lance_core.encoding.values import Bytes, Int64s, LeafValues
     from lance_core.format.file.encodings import Encoding
+
+_BEYOND_ROW = "an entry of a full-zip page reaches beyond its row"
 
 
 @frozen(kw_only=True)
@@ -222,23 +225,38 @@ def _read_lengths(layout: FullZipLayout, memory: Bytes, at: Int64s, has_value: M
 
 
 def _walk(layout: FullZipLayout, memory: Bytes, starts: Int64s, ends: Int64s) -> Entries:
-    """Return all entries of many rows: the k-th entry of all rows at once."""
-    steps_of_walk: list[tuple[Int64s, Entries]] = []
+    """Return all entries of many rows: the k-th entry of all rows at once, until few rows are left."""
+    steps_of_walk: list[Int64s] = []
     at, until = starts, ends
-    while len(at):
+    while len(at) > MOST_WALKED_ROWS:
         entries = _read_entries(layout, memory, at)
-        steps_of_walk.append((at, entries))
+        steps_of_walk.append(at)
         following = entries.payloads + entries.sizes
         if (following > until).any():
-            raise CorruptDataError("an entry of a full-zip page reaches beyond its row")
+            raise CorruptDataError(_BEYOND_ROW)
         is_open = following < until
         at, until = following[is_open], until[is_open]
-    order = np.argsort(np.concatenate([at for at, _ in steps_of_walk]), kind="stable")
-    control, payloads, sizes = (
-        np.concatenate([getattr(entries, name) for _, entries in steps_of_walk])[order]
-        for name in ("control", "payloads", "sizes")
-    )
-    return Entries(control=control, payloads=payloads, sizes=sizes)
+    rest = [_row_entries(layout, memory, start, end) for start, end in zip(at.tolist(), until.tolist(), strict=True)]
+    return _read_entries(layout, memory, np.sort(np.concatenate([*steps_of_walk, *rest])))
+
+
+def _row_entries(layout: FullZipLayout, memory: Bytes, at: int, end: int) -> Int64s:
+    """Return where each entry of a row begins; all that is read is checked by `_read_entries`."""
+    view, skip, mask = memory.data, control_bytes(layout), (1 << layout.bits_def) - 1
+    size, last_visible = layout.bits_per_value, max_visible_def(layout.layers)
+    width = (layout.bits_per_offset or 0) // 8
+    positions: list[int] = []
+    while not positions or at < end:
+        positions.append(at)
+        definition = int.from_bytes(view[at : at + skip], "little") & mask
+        at += skip
+        if size is not None:
+            at += size // 8 if definition <= last_visible else 0
+        elif definition == 0:
+            at += width + int.from_bytes(view[at : at + width], "little")
+    if at != end:
+        raise CorruptDataError(_BEYOND_ROW)
+    return np.array(positions, np.int64)
 
 
 def encode(decoded: Decoded, options: PageOptions) -> EncodedPage:

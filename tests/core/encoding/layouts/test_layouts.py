@@ -110,7 +110,7 @@ ZIPPED = "04 2c010000" + "61" * 300 + "06 07 04 02000000 6363 01"
 
 @pytest.mark.parametrize("repeat", [1, 10])
 def test_lists_in_a_full_zip_page(repeat):
-    # Few rows are walked one by one, many all at once.
+    # The entries of few rows are walked one by one, those of many all at once.
     layout = FullZipLayout(
         bits_rep=1,
         bits_def=2,
@@ -128,8 +128,9 @@ def test_lists_in_a_full_zip_page(repeat):
     decoded = full_zip.decode_rows(layout, memory, starts, ends)
     array = to_arrow(decoded, _path(pa.list_(pa.binary())), pa.binary(), 4 * repeat)
     assert array.to_pylist() == [[b"a" * 300], None, [], [b"cc", None]] * repeat
-    with pytest.raises(CorruptDataError):
-        full_zip.decode_rows(layout, memory, starts, ends - 1)
+    for wrong in (ends - 1, np.append(ends[:-1], len(memory) + 1), starts):
+        with pytest.raises(CorruptDataError):
+            full_zip.decode_rows(layout, memory, starts, wrong)
 
 
 def test_all_null_with_structure():
