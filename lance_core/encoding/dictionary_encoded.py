@@ -8,7 +8,13 @@ import numpy as np
 import pyarrow as pa
 
 from lance_core.common.frozen import frozen
-from lance_core.encoding.arrow_values import pack_bits, take_values
+from lance_core.encoding.arrow_values import (
+    dictionary_without_nulls,
+    null_mask,
+    pack_bits,
+    take_values,
+    words_of,
+)
 from lance_core.encoding.kernels import check_places, numbers_array, take_inside
 from lance_core.encoding.values import FixedValues
 from lance_core.errors import CorruptDataError
@@ -32,6 +38,13 @@ class DictionaryEncoded:
     items: pa.Array
     indices: npt.NDArray[Any]
     validity: Mask | None
+
+    @classmethod
+    def of(cls, array: pa.DictionaryArray) -> DictionaryEncoded:
+        """Return the values of an array."""
+        array = dictionary_without_nulls(array)
+        is_null = null_mask(array)
+        return cls(array.dictionary, words_of(array.indices.fill_null(0)), None if is_null is None else ~is_null)
 
     def __len__(self) -> int:
         """Return the number of values."""

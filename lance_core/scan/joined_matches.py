@@ -30,9 +30,6 @@ if TYPE_CHECKING:
     from lance_core.scan.open_files import OpenFiles
     from lance_core.scan.plan import ScanPlan
 
-_FEWER_ITEMS = 4
-"""Items of a dictionary are asked instead of values if there are so many times as many values."""
-
 
 class JoinedMatches:
     """Finds the rows of fragments that match; those of some are found when more fragments have been fetched.
@@ -109,13 +106,9 @@ class JoinedMatches:
 def answers(plan: ScanPlan, part: pa.Array | DictionaryEncoded) -> npt.NDArray[np.bool_]:
     """Evaluate the predicate on the only column; each item of a dictionary is evaluated once, if that is cheaper."""
     assert plan.predicate is not None  # noqa: S101 for the type checker: callers have one
-    names = list(plan.filter_projection.names)
     if isinstance(part, DictionaryEncoded):
-        if len(part.items) * _FEWER_ITEMS <= len(part):
-            try:
-                asked = pa.RecordBatch.from_arrays([part.questions()], names=names)
-                return part.spread(as_mask(plan.predicate.mask(asked)))
-            except LanceError:
-                pass  # perhaps only of items that no row has
+        mask = plan.predicate.mask_of_items(part)
+        if mask is not None:
+            return mask
         part = part.values()
-    return as_mask(plan.predicate.mask(pa.RecordBatch.from_arrays([part], names=names)))
+    return as_mask(plan.predicate.mask(pa.RecordBatch.from_arrays([part], names=list(plan.filter_projection.names))))

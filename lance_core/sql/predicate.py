@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lance_core.common.frozen import frozen
+from lance_core.encoding.arrow_values import as_mask, mask_array
+from lance_core.encoding.dictionary_encoded import DictionaryEncoded
 from lance_core.encoding.kernels import scalar
-from lance_core.errors import InvalidInputError
+from lance_core.errors import InvalidInputError, LanceError
 from lance_core.sql.kernels import nulls_as_false, pc
 
 if TYPE_CHECKING:
@@ -21,8 +23,12 @@ if TYPE_CHECKING:
 
     from pyarrow.compute import Expression
 
+    from lance_core.encoding.repdef import Mask
     from lance_core.sql.pruning import Condition
     from lance_core.sql.terms import Conjunct, Term
+
+_FEWER_ITEMS = 4
+"""Items of a dictionary are asked instead of values if there are so many times as many values."""
 
 
 @frozen(kw_only=True)
@@ -55,6 +61,12 @@ class Predicate:
         Raises:
             InvalidInputError: A value cannot be computed (division by zero, a cast that fails).
         """
+        if any(pa.types.is_dictionary(kind) for kind in batch.schema.types):
+            if self.parts:
+                return reduce(pc.and_, [part.mask(batch) for part in self.parts])
+            mask = self._mask_of_dictionary(batch)
+            if mask is not None:
+                return mask_array(mask)
         try:
             answer = self.evaluate(batch)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
@@ -62,6 +74,30 @@ class Predicate:
         if isinstance(answer, pa.Scalar):
             return pa.repeat(scalar(answer.as_py() is True), batch.num_rows)
         return nulls_as_false(answer)
+
+    def mask_of_items(self, values: DictionaryEncoded) -> Mask | None:
+        """Ask each item of a dictionary once.
+
+        Args:
+            values: Values of the only column.
+
+        Returns:
+            Shape (n,), which values match; None if they are to be asked themselves: there are not many for each item,
+            or the question fails for an item, which perhaps no value is.
+        """
+        if len(values.items) * _FEWER_ITEMS > len(values):
+            return None
+        try:
+            return values.spread(as_mask(self.mask(pa.RecordBatch.from_arrays([values.questions()], [*self.columns]))))
+        except LanceError:
+            return None
+
+    def _mask_of_dictionary(self, batch: pa.RecordBatch) -> Mask | None:
+        """Return which rows match by the items of the only column; None if it is not of dictionary type."""
+        if len(self.columns) != 1 or self.columns[0] not in batch.schema.names:
+            return None
+        column = batch.column(self.columns[0])
+        return self.mask_of_items(DictionaryEncoded.of(column)) if pa.types.is_dictionary(column.type) else None
 
 
 def make_predicate(condition: str | Expression, schema: pa.Schema) -> Predicate:

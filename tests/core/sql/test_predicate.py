@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 import pytest
 
 from lance_core.errors import InvalidInputError, UnsupportedError
-from lance_core.sql.predicate import make_predicate
+from lance_core.sql.predicate import Predicate, make_predicate
 from lance_core.sql.pruning import UNKNOWN
 
 NAN = float("nan")
@@ -263,3 +263,55 @@ def test_literals_that_become_decimals_of_other_digits(condition, expected):
     batch = pa.record_batch({"c": pa.array(values, pa.decimal128(6, 1))})
     found = make_predicate(condition, batch.schema).mask(batch)
     assert found.to_pylist() == [bool(one) for one in expected]
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "c = 'beta'",
+        "c <> 'beta'",
+        "c is null",
+        "c is not null",
+        "c like '%a' and c <> 'beta'",
+        "upper(c) in ('BETA', '17')",
+        "c = 'beta' or c is null",
+        "c is not distinct from null",
+        "c > 'alpha' and n > 3 and c < 'z'",
+        "n > 3 and c = 'beta' or n = 0",
+        "C = 'beta'",
+    ],
+)
+@pytest.mark.parametrize("index", [pa.int8(), pa.uint32()])
+def test_values_of_dictionary_type_match_as_plain_ones(condition, index):
+    values = pa.array(["alpha", "beta", None, "17", "zeta", "beta"] * 5)
+    encoded = values.cast(pa.dictionary(index, pa.string()))
+    with_null = pa.DictionaryArray.from_arrays(
+        pa.array([0, 1, 2, 3, None, 1] * 5, index), pa.array(["alpha", "beta", None, "17"])
+    )
+    for column in (encoded, encoded.slice(3, 20), with_null, encoded.slice(0, 2)):
+        batch = pa.record_batch({"c": column, "n": pa.array(range(len(column)))})
+        plain = pa.record_batch({"c": pa.array(column.to_pylist(), pa.string()), "n": batch["n"]})
+        mask = make_predicate(condition, batch.schema).mask(batch)
+        assert mask.to_pylist() == make_predicate(condition, plain.schema).mask(plain).to_pylist()
+
+
+def test_each_item_of_a_dictionary_is_asked_once():
+    batch = pa.record_batch({"c": pa.array(["alpha", "beta", None] * 100).dictionary_encode()})
+    predicate, asked = make_predicate("c = 'beta'", batch.schema), []
+
+    def counted(rows):
+        asked.append(rows.num_rows)
+        return predicate.evaluate(rows)
+
+    assert Predicate(text="", columns=("c",), evaluate=counted).mask(batch).true_count == 100
+    assert asked == [3]
+
+
+def test_an_item_that_no_row_has_fails_no_question():
+    items = pa.array(["1", "no number"])
+    batch = pa.record_batch({"c": pa.DictionaryArray.from_arrays(pa.array([0, None] * 50), items)})
+    predicate = make_predicate("cast(c as int) = 1", batch.schema)
+    assert predicate.mask(batch).to_pylist() == [True, False] * 50
+    batch = pa.record_batch({"c": pa.DictionaryArray.from_arrays(pa.array([0, 1] * 50), items)})
+    with pytest.raises(InvalidInputError, match="fails on the data"):
+        predicate.mask(batch)
