@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Unpack
 
+from lance_core.common.frozen import replace
 from lance_core.common.late_module import LateMethods
 from lance_core.common.signatures import with_options
 from lance_core.common.unsupported import late_names, with_refused

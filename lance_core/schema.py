@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from lance_core.common.frozen import frozen
+from lance_core.common.frozen import frozen, replace
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.format.extensions import with_types
 from lance_core.format.schema import Field, Schema, arrow_type_of, logical_type_of

@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 import sqlite3
 from contextlib import closing
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from lance_core.common.frozen import replace
 from lance_core.errors import InvalidInputError
 from lance_core.format.table.fragment import DataFile
 from lance_core.format.table.paths import data_file_path

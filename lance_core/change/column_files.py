@@ -7,7 +7,7 @@ all files of a fragment have the same rows.
 from __future__ import annotations
 
 import logging
-from dataclasses import field, replace
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from lance_core.change.ingest import fit_batch
 from lance_core.change.stage import remove_staged, staged_files
-from lance_core.common.frozen import frozen, mutable
+from lance_core.common.frozen import frozen, mutable, replace
 from lance_core.encoding.kernels import numbers_array, numbers_of
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.file.write.field_writer import RowGroups

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import field, replace
+from dataclasses import field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from lance_core.change.completion import Completion
-from lance_core.common.frozen import frozen, mutable
+from lance_core.common.frozen import frozen, mutable, replace
 from lance_core.errors import AlreadyExistsError, InvalidInputError, NotFoundError
 from lance_core.format.table.index_metadata import IndexFields, make_index
 from lance_core.format.table.operations import CreateIndex

@@ -6,7 +6,6 @@ Nothing here imports pandas, Polars or pyarrow.dataset: what an object can do de
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from lance_core.change.fit_blobs import fit_blobs, takes_blobs
-from lance_core.common.frozen import frozen
+from lance_core.common.frozen import frozen, replace
 from lance_core.common.hints import joined_reasons
 from lance_core.encoding.arrow_values import as_type, binary_to_json, without_views
 from lance_core.encoding.profiles import PROFILE_KEY, profile_of, with_profile

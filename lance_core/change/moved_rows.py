@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import field, replace
+from dataclasses import field
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lance_core.change.completion import Uploads
-from lance_core.common.frozen import frozen, mutable
+from lance_core.common.frozen import frozen, mutable, replace
 from lance_core.format.table.deletion import bitmap_from_numpy
 from lance_core.format.table.paths import deletion_file_path
 from lance_core.format.table.row_ids import encode_row_ids, encode_row_versions

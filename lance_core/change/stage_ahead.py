@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lance_core.change.stage import remove_staged
-from lance_core.common.frozen import frozen
+from lance_core.common.frozen import frozen, replace
 from lance_core.store.tasks import wait_for
 
 if TYPE_CHECKING:

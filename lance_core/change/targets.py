@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import field, replace
+from dataclasses import field
 from typing import TYPE_CHECKING
 
-from lance_core.common.frozen import frozen, mutable
+from lance_core.common.frozen import frozen, mutable, replace
 from lance_core.errors import InvalidInputError
 from lance_core.format.table.paths import DATA_FOLDER, base_prefix
 from lance_core.store.trust import PlaceSettings

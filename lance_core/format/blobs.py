@@ -21,10 +21,10 @@ lowest first. Source: ``docs/src/format/table/blob.md`` and tables written by py
 
 from __future__ import annotations
 
-from dataclasses import replace
 from enum import Enum, IntEnum
 from typing import TYPE_CHECKING
 
+from lance_core.common.frozen import replace
 from lance_core.errors import InvalidInputError
 from lance_core.format.extensions import EXTENSION_NAME_KEY
 from lance_core.format.schema import BLOB_EXTENSION, BLOB_KEY, Field, Schema

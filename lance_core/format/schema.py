@@ -10,14 +10,14 @@ fixed-size lists of strings or lists.
 
 from __future__ import annotations
 
-from dataclasses import field, replace
+from dataclasses import field
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from lance_core._proto import file_pb2
-from lance_core.common.frozen import frozen
+from lance_core.common.frozen import frozen, replace
 from lance_core.errors import CorruptDataError, InvalidInputError, UnsupportedError
 from lance_core.format.extensions import EXTENSION_METADATA_KEY, EXTENSION_NAME_KEY, extension_metadata
 from lance_core.format.field_keys import clustering_key_position, is_primary_key, primary_key_position

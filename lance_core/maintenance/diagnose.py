@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import sys
 from collections import defaultdict
-from dataclasses import field, replace
+from dataclasses import field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from pyroaring import BitMap
 
-from lance_core.common.frozen import mutable
+from lance_core.common.frozen import mutable, replace
 from lance_core.errors import CorruptDataError, LanceError, NotFoundError
 from lance_core.file.integrity import check_file
 from lance_core.format.table.fragment import TOMBSTONE_FIELD_ID

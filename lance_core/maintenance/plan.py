@@ -8,12 +8,11 @@ size. Fragments never move past one that stays.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lance_core.common.frozen import frozen
+from lance_core.common.frozen import frozen, replace
 from lance_core.errors import InvalidInputError
 from lance_core.format.file.file_version import check_writable, resolve_version
 from lance_core.format.table.fragment import file_version_of

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from lance_core.change.fragment_reuse import later_moves, reuse_version, write_fragment_reuse
-from lance_core.common.frozen import frozen
+from lance_core.common.frozen import frozen, replace
 from lance_core.errors import CorruptDataError, NotFoundError, UnsupportedError
 from lance_core.format.table.fragment_reuse import find_fragment_reuse
 from lance_core.format.table.index_metadata import RewrittenIndex, holds_row_ids, index_fields

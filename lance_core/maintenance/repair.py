@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from lance_core.change.retries import new_transaction
+from lance_core.common.frozen import replace
 from lance_core.format.table.operations import Delete
 from lance_core.format.table.paths import DAMAGED_FOLDER
 from lance_core.format.table.transaction import decode_transaction

@@ -11,14 +11,14 @@ import logging
 import time
 import uuid
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from dataclasses import field, replace
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from lance_core.change.stage import FileLimits, remove_staged, stage_fragments
-from lance_core.common.frozen import frozen
+from lance_core.common.frozen import frozen, replace
 from lance_core.errors import CommitConflictError, CommitOutcomeUnknownError, InvalidInputError, UnsupportedError
 from lance_core.format.blobs import BlobView
 from lance_core.format.file.file_version import LEGACY_FILE_VERSION

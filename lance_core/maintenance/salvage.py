@@ -7,7 +7,6 @@ which the caller deletes.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,7 +14,7 @@ import pyarrow as pa
 from pyroaring import BitMap
 
 from lance_core.change.stage import FileLimits, stage_fragments
-from lance_core.common.frozen import frozen
+from lance_core.common.frozen import frozen, replace
 from lance_core.errors import CorruptDataError
 from lance_core.file.integrity import Checking
 from lance_core.file.read.reader import DataFileReader

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from lance_core.common.frozen import replace
 from lance_core.common.unsupported import refuse_given
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.format.table.transaction import COMMIT_MESSAGE_KEY

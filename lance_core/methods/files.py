@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from lance_core.common.frozen import replace
 from lance_core.errors import DatasetNotFoundError, InvalidInputError, VersionNotFoundError
 from lance_core.format.table.index_metadata import index_fields
 from lance_core.format.table.paths import (

@@ -5,7 +5,6 @@ What they answer goes into `LanceDataset.commit`, as ``LanceOperation.Merge`` or
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
@@ -14,6 +13,7 @@ from lance_core.change.column_files import ColumnWriter, Transform, check_drops_
 from lance_core.change.evolution import new_fields, next_field_id
 from lance_core.change.ingest import read_input
 from lance_core.change.transforms import Lookup, RowStream, from_lookup, from_stream, from_update, whole_table
+from lance_core.common.frozen import replace
 from lance_core.common.signatures import check_options, with_options
 from lance_core.encoding.arrow_values import taken
 from lance_core.encoding.kernels import numbers_array

@@ -6,13 +6,12 @@ Nothing is committed: what they answer goes into `LanceDataset.commit`, in ``Lan
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from lance_core.change.column_files import data_file_of
-from lance_core.common.frozen import frozen
+from lance_core.common.frozen import frozen, replace
 from lance_core.common.unsupported import refuse_given
 from lance_core.errors import CorruptDataError, InvalidInputError
 from lance_core.format.table.deletion import bitmap_from_numpy

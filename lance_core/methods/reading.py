@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
+from lance_core.common.frozen import replace
 from lance_core.common.signatures import check_options, with_options
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.format.extensions import table_with_types

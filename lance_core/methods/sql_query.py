@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lance_core.common.frozen import frozen
+from lance_core.common.frozen import frozen, replace
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.scan.ordering import ColumnOrdering, Sorter, check_sortable
 from lance_core.scan.select import AGGREGATES, Aggregate, Column, Select, parse_select, sql_of_groups

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from lance_core.common.frozen import frozen
+from lance_core.common.frozen import frozen, replace
 from lance_core.encoding.arrow_values import batch_of, null_mask, pack_bits
 from lance_core.encoding.kernels import empty, gather, starts_of
 from lance_core.encoding.plans import bridge, join

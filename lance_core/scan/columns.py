@@ -8,13 +8,12 @@ that were written when rows were deleted already may have other lists in the pla
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from lance_core.common.frozen import NamedTuple, frozen
+from lance_core.common.frozen import NamedTuple, frozen, replace
 from lance_core.encoding.arrow_values import null_mask, pack_bits
 from lance_core.encoding.kernels import aranges, starts_of
 from lance_core.encoding.leaves import is_list_field, list_items

@@ -8,14 +8,14 @@ reads a dataset as it is and has them all.
 from __future__ import annotations
 
 import re
-from dataclasses import field, replace
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import sqlglot
 from sqlglot import expressions as exp
 from sqlglot.errors import SqlglotError
 
-from lance_core.common.frozen import frozen, mutable
+from lance_core.common.frozen import frozen, mutable, replace
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.sql.expression import ExactSql
 from lance_core.sql.parse import LanceSql

@@ -6,12 +6,11 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from lance_core.common.frozen import frozen
+from lance_core.common.frozen import frozen, replace
 from lance_core.errors import InvalidInputError, UnsupportedError
 
 if TYPE_CHECKING:

@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 import math
 import re
-from dataclasses import replace
 from decimal import ROUND_HALF_UP, Decimal
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import pyarrow as pa
 
+from lance_core.common.frozen import replace
 from lance_core.common.late_module import LateModule
 from lance_core.encoding.jsonb import encode_text, float_text
 from lance_core.encoding.jsonb_arrays import decode_texts

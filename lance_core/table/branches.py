@@ -9,10 +9,10 @@ deleted.
 from __future__ import annotations
 
 import uuid
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from lance_core.common.frozen import replace
 from lance_core.errors import (
     CommitOutcomeUnknownError,
     InvalidInputError,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from lance_core.common.frozen import replace
 from lance_core.errors import (
     CommitOutcomeUnknownError,
     CorruptDataError,

@@ -9,12 +9,12 @@ the coverage, and so does the next version that is built on it.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lance_core.common.frozen import replace
 from lance_core.common.limits import check_limit
 from lance_core.errors import CorruptDataError, NotFoundError
 from lance_core.format.table.fragment import ExternalFile

@@ -7,9 +7,9 @@ with them. Clean-up keeps them and their files.
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from lance_core.common.frozen import replace
 from lance_core.errors import CommitContentionError, CommitOutcomeUnknownError, UnsupportedError
 from lance_core.format.table.feature_flags import check_writable
 from lance_core.format.table.manifest import with_transaction

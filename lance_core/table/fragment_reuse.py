@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from lance_core.common.frozen import replace
 from lance_core.common.limits import check_limit
 from lance_core.errors import CorruptDataError
 from lance_core.format.table.fragment import ExternalFile

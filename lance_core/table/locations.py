@@ -8,11 +8,11 @@ manifest lists. Paths of such files begin with ``_base/{id}/``, and `BasedStore`
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import field, replace
+from dataclasses import field
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from lance_core.common.frozen import frozen, mutable
+from lance_core.common.frozen import frozen, mutable, replace
 from lance_core.errors import CorruptDataError, NotFoundError, UntrustedPlaceError
 from lance_core.format.table.paths import BASE_PREFIX, branch_folder, path_in_base, split_base_path
 from lance_core.format.table.refs import is_branch_name

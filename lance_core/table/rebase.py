@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyroaring import BitMap
 
-from lance_core.common.frozen import frozen
+from lance_core.common.frozen import frozen, replace
 from lance_core.format.table.deletion import decode_deletions, encode_deletions
 from lance_core.format.table.fragment import DeletionFile, Fragment
 from lance_core.format.table.operations import Delete, Update

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import uuid
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
+from lance_core.common.frozen import replace
 from lance_core.errors import (
     CorruptDataError,
     InvalidInputError,

@@ -8,7 +8,7 @@ are used again if they are still right. Two merges never both insert a row of th
 from __future__ import annotations
 
 import uuid
-from dataclasses import field, replace
+from dataclasses import field
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,7 @@ from lance_core.change.merging.merge_write import Rewriter, read_source
 from lance_core.change.moved_rows import Departure, MovedRows
 from lance_core.change.stage import remove_staged, stage_fragments
 from lance_core.change.targets import DEFAULT_TARGETS
-from lance_core.common.frozen import frozen, mutable
+from lance_core.common.frozen import frozen, mutable, replace
 from lance_core.errors import UnsupportedError
 from lance_core.format.table.bitmap import encode_bitmap
 from lance_core.format.table.operations import Update, UpdateMode

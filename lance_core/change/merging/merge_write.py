@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from lance_core.change.stage import FileLimits, stage_fragments
-from lance_core.common.frozen import frozen
+from lance_core.common.frozen import frozen, replace
 from lance_core.encoding.arrow_values import settled
 from lance_core.encoding.kernels import numbers_array
 from lance_core.errors import CorruptDataError

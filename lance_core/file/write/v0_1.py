@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections import deque
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
-from lance_core.common.frozen import mutable
+from lance_core.common.frozen import mutable, replace
 from lance_core.encoding.arrow_values import json_to_binary, offset_dtype
 from lance_core.encoding.leaves import check_nulls, list_items
 from lance_core.encoding.v0_1.dictionaries import DictionaryBuilder

@@ -6,13 +6,12 @@ There is no place for structs that are null, nor for maps; packed structs hold n
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
-from lance_core.common.frozen import mutable
+from lance_core.common.frozen import mutable, replace
 from lance_core.encoding.arrow_values import json_to_binary, null_mask
 from lance_core.encoding.leaves import LeafPath, check_nulls, list_items
 from lance_core.encoding.options import page_options

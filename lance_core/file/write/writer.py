@@ -7,11 +7,11 @@ module for each generation of the format: `lance_core.file.write.v2_1` and its l
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 import pyarrow as pa
 
+from lance_core.common.frozen import replace
 from lance_core.encoding.options import free_options
 from lance_core.encoding.profiles import profile_of
 from lance_core.errors import CorruptDataError

@@ -9,12 +9,12 @@ Source: message ``Dictionary`` of package ``lance.file`` and tables written by p
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
+from lance_core.common.frozen import replace
 from lance_core.errors import CorruptDataError, LanceError
 from lance_core.format.dictionary_values import LegacyDictionary
 from lance_core.format.schema import Schema

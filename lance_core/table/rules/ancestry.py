@@ -7,13 +7,13 @@ versions looks for what it did in the next one.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
+from lance_core.common.frozen import replace
 from lance_core.errors import InvalidInputError
 from lance_core.format.table.operations import (
     Append,

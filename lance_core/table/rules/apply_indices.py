@@ -7,11 +7,11 @@ rewritten along with the rows. Source: what pylance 14.0.2 writes.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lance_core.common.frozen import replace
 from lance_core.errors import CommitConflictError
 from lance_core.format.table.fragment_reuse import NAME as FRAGMENT_REUSE_INDEX
 from lance_core.format.table.fragment_reuse import find_fragment_reuse

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
+from lance_core.common.frozen import replace
 from lance_core.errors import InvalidInputError
 from lance_core.format.field_keys import (
     CLUSTERING_KEY_METADATA,
