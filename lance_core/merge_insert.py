@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from lance_core.change.merging.merge_plan import (
 )
 from lance_core.change.retries import commit_options, commit_work, new_transaction
 from lance_core.change.targets import DEFAULT_TARGETS, Targets
+from lance_core.common.frozen import replace
 from lance_core.common.unsupported import with_refused
 from lance_core.errors import InvalidInputError
 from lance_core.methods.arguments import (
@@ -193,7 +194,7 @@ class MergeInsertBuilder:
         options = commit_options(
             self._conflict_retries, self._retry_timeout, properties=self._properties, message=self._message
         )
-        self._dataset.snapshot = commit_work(self._dataset.snapshot, work, options)
+        self._dataset.snapshot = commit_work(self._dataset.snapshot, work, options, writes_files=True)
         return asdict(work.stats)
 
     def execute_uncommitted(

@@ -8,7 +8,7 @@ happen are removed, files of one whose fate is unknown stay.
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import field, replace
+from dataclasses import field
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ from lance_core.change.completion import Completion, Uploads
 from lance_core.change.retries import commit_work
 from lance_core.change.stage import remove_staged
 from lance_core.change.stage_ahead import OutdatedError
-from lance_core.common.frozen import frozen, mutable
+from lance_core.common.frozen import frozen, mutable, replace
 from lance_core.errors import CommitOutcomeUnknownError
 from lance_core.format.table.deletion import bitmap_from_numpy
 from lance_core.format.table.operations import Delete, Update
@@ -243,7 +243,7 @@ def delete_rows(snapshot: Snapshot, condition: str | Expression, options: Commit
         CommitConflictError: Other commits touched the same fragments each time.
     """
     work = deleting(snapshot.store, condition)
-    return commit_work(snapshot, work, options), work.num_rows
+    return commit_work(snapshot, work, options, writes_files=True), work.num_rows
 
 
 def replace_rows(

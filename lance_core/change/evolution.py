@@ -6,12 +6,11 @@ place. Source: section "Schema Evolution" of the table format, and what pylance 
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from lance_core.common.frozen import frozen
+from lance_core.common.frozen import frozen, replace
 from lance_core.common.hints import did_you_mean
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.format.arrow_kinds import is_bytes, is_text
@@ -30,8 +29,7 @@ _ALTERATION_KEYS = ("path", "name", "nullable", "data_type")
 
 def next_field_id(manifest: Manifest) -> int:
     """Return the id of the next new field: larger than all in the schema and in the data files."""
-    in_files = (field_id for fragment in manifest.fragments for file in fragment.files for field_id in file.fields)
-    return max(manifest.schema.max_id, max(in_files, default=-1)) + 1
+    return max(manifest.schema.max_id, manifest.fragments.highest_field_id) + 1
 
 
 def new_fields(schema: Schema, columns: pa.Schema, first_id: int) -> Schema:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import uuid
 from contextlib import suppress
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol
 
 from lance_core.common.frozen import frozen
 from lance_core.errors import CommitConflictError, CommitOutcomeUnknownError, InvalidInputError
@@ -20,7 +20,7 @@ from lance_core.table.runtime import SYSTEM_RUNTIME, commit_timeout_s
 from lance_core.table.snapshot import open_snapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from datetime import timedelta
 
     from lance_core.format.table.operations import Operation
@@ -31,17 +31,8 @@ if TYPE_CHECKING:
 _LOGGER = logging.getLogger("lance_core.commit")
 
 
-@runtime_checkable
-class LateWork(Protocol):
-    """Optional: a work whose last files may be on their way when it was prepared."""
-
-    def finish(self) -> None:
-        """Wait until all files are there; raises what one failed with."""
-        ...
-
-
 class Work(Protocol):
-    """A change that is worked out on one version."""
+    """A change that is worked out on one version; it may have a method that `finish_of` finds."""
 
     @property
     def sees_new_rows(self) -> bool:
@@ -55,6 +46,14 @@ class Work(Protocol):
     def forget(self) -> None:
         """Remove the files written so far."""
         ...
+
+
+def finish_of(work: Work) -> Callable[[], None] | None:
+    """Return the method ``finish`` of a work whose last files may be on their way when it was prepared, if it has one.
+
+    It waits until all files are there, and raises what one failed with.
+    """
+    return getattr(work, "finish", None)
 
 
 @frozen(kw_only=True)
@@ -114,14 +113,32 @@ def new_transaction(
     )
 
 
-def commit_operation(snapshot: Snapshot, operation: Operation, properties: Mapping[str, str] | None = None) -> Snapshot:
-    """Commit an operation that was made from a version; returns the version that it made."""
+def commit_operation(
+    snapshot: Snapshot,
+    operation: Operation,
+    properties: Mapping[str, str] | None = None,
+    *,
+    files_since_s: float | None = None,
+) -> Snapshot:
+    """Commit an operation that was made from a version; returns the version that it made.
+
+    Args:
+        snapshot: The version.
+        operation: The operation.
+        properties: Transaction properties.
+        files_since_s: When the first of its files was begun; see `lance_core.table.commit.commit`.
+    """
     transaction = new_transaction(snapshot.version, operation, properties=properties, message=None)
-    return commit(snapshot.store, transaction, read=snapshot, has_new_uuid=True)
+    return commit(snapshot.store, transaction, read=snapshot, has_new_uuid=True, files_since_s=files_since_s)
 
 
 def commit_work(
-    snapshot: Snapshot, work: Work, options: CommitOptions, *, runtime: Runtime = SYSTEM_RUNTIME
+    snapshot: Snapshot,
+    work: Work,
+    options: CommitOptions,
+    *,
+    writes_files: bool = False,
+    runtime: Runtime = SYSTEM_RUNTIME,
 ) -> Snapshot:
     """Do work on a version and commit it; do it again on the newest version as long as other commits get in the way.
 
@@ -129,6 +146,7 @@ def commit_work(
         snapshot: Version to begin with.
         work: What to do; it keeps what was found out on the version that was committed.
         options: How to commit.
+        writes_files: The work itself writes all files that it adds: none was staged before, or by another process.
         runtime: Clock, waiting and chance.
 
     Returns:
@@ -151,9 +169,8 @@ def commit_work(
                 read=snapshot,
                 sees_new_rows=work.sees_new_rows,
                 has_new_uuid=True,
-                finish_files=work.finish if isinstance(work, LateWork) else None,
-                # Deletes bring deletion files only; those of other changes may have been staged long ago.
-                files_since_s=began_s if isinstance(transaction.operation, Delete) else None,
+                finish_files=finish_of(work),
+                files_since_s=began_s if writes_files else None,
                 runtime=runtime,
             )
         except CommitOutcomeUnknownError:

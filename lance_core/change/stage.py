@@ -9,12 +9,12 @@ from __future__ import annotations
 import logging
 import uuid
 from contextlib import contextmanager, suppress
-from dataclasses import field, replace
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from lance_core.change.completion import Completion
 from lance_core.change.ingest import fit_batch, fit_schema, new_schema, read_input, with_missing
-from lance_core.common.frozen import frozen, mutable
+from lance_core.common.frozen import frozen, mutable, replace
 from lance_core.encoding.profiles import check_profile
 from lance_core.format.blobs import blob_folder, blobs_for_version
 from lance_core.format.file.file_version import LEGACY_FILE_VERSION
@@ -133,7 +133,7 @@ def data_file_name(unique: bytes) -> str:
 
     The first three bytes are spelled in binary, as pylance does: object stores spread load by the first characters.
     """
-    return "".join(f"{byte:08b}" for byte in unique[:3]) + unique[3:].hex() + ".lance"
+    return f"{int.from_bytes(unique[:3]):024b}{unique[3:].hex()}.lance"
 
 
 def stage_fragments(

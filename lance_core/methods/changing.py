@@ -119,7 +119,7 @@ def update(  # noqa: PLR0917 positional as in pylance
         limits=file_limits(DEFAULT_MAX_ROWS_PER_FILE, DEFAULT_MAX_BYTES_PER_FILE),
         data_storage_version=version,
     )
-    dataset.snapshot = commit_work(snapshot, work, options)
+    dataset.snapshot = commit_work(snapshot, work, options, writes_files=True)
     return {"num_rows_updated": work.num_rows}
 
 

@@ -41,6 +41,7 @@ from lance_core.scan.fragment_reader import FragmentReader
 from lance_core.scan.fragments import count_matching, scan_fragments
 from lance_core.scan.plan import plan_filter, plan_scan
 from lance_core.table.naming import naming
+from lance_core.table.runtime import SYSTEM_RUNTIME
 from lance_core.udf import BatchUDF
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ def add_columns(
             schema = schema_with_nulls(snapshot, nulls)
         fragments = tuple(snapshot.manifest.fragments)
         operation = Merge(fragments=fragments, schema=schema, preserves_nullability=True)
-        dataset.snapshot = commit_operation(snapshot, operation)
+        dataset.snapshot = commit_operation(snapshot, operation, files_since_s=SYSTEM_RUNTIME.monotonic_s())
         return
     with naming(snapshot.store):
         transform, rows, checkpoint_file = _transform(dataset, transforms, read_columns, reader_schema, batch_size)
@@ -265,7 +266,7 @@ def _write(
     at_end: Callable[[], None] = lambda: None,
 ) -> Snapshot:
     """Write new columns for all fragments and commit them; what was written is removed if that fails."""
-    snapshot = dataset.snapshot
+    snapshot, began_s = dataset.snapshot, SYSTEM_RUNTIME.monotonic_s()
     with naming(snapshot.store):
         version = file_version(None, snapshot)
         checkpoint = None if checkpoint_file is None else _checkpoint(checkpoint_file, snapshot, transform)
@@ -285,7 +286,8 @@ def _write(
         live = frozenset(field.id for field in schema.walk())
         changed = [with_file(fragment, writer.staged[fragment.id], live) for fragment in fragments]
         operation = Merge(fragments=tuple(changed), schema=schema, preserves_nullability=preserves_nullability)
-        made = commit_operation(snapshot, operation)
+        # Files that a checkpoint knows may have been written long ago.
+        made = commit_operation(snapshot, operation, files_since_s=began_s if checkpoint is None else None)
     except BaseException as error:
         if checkpoint is None and not isinstance(error, CommitOutcomeUnknownError):
             writer.remove()

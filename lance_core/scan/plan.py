@@ -267,39 +267,37 @@ def with_row_starts(plan: ScanPlan, manifest: Manifest) -> ScanPlan:
 
 
 def _with_filter(plan: ScanPlan, schema: Schema, condition: str | Expression, batch_size: int | None) -> ScanPlan:
-    named = schema.to_arrow()
-    for name in SYSTEM_COLUMNS:
-        named = named.append(pa.field(name, pa.uint64()))
-    predicate = _predicate(condition, schema, named)
+    predicate = _predicate(condition, schema)
     needed = schema.select([name for name in predicate.columns if name not in SYSTEM_COLUMNS])
     needed = _stored_json(needed, plan.projection.names)
     rest = rest_of(plan.projection, needed)
-    widest = Schema((*needed.fields, *rest.fields)).to_arrow()
+    width = _row_width(Schema((*needed.fields, *rest.fields)).to_arrow())
     return replace(
         plan,
         predicate=predicate,
         filter_projection=needed,
         rest=rest,
-        batch_size=batch_size or default_batch_size(widest),
-        most_looked_at=0 if needs_bytes(plan.projection) else default_batch_size(widest, STREAM_BATCH_BYTES),
+        batch_size=batch_size or _fitting_rows(width, DEFAULT_BATCH_BYTES),
+        most_looked_at=0 if needs_bytes(plan.projection) else _fitting_rows(width, STREAM_BATCH_BYTES),
     )
 
 
+_SYSTEM_FIELDS = tuple([pa.field(name, pa.uint64()) for name in SYSTEM_COLUMNS])
 _predicates: deque[tuple[Schema, str, Predicate]] = deque(maxlen=_MANY_PLANS)
 
 
-def _predicate(condition: str | Expression, schema: Schema, named: pa.Schema) -> Predicate:
+def _predicate(condition: str | Expression, schema: Schema) -> Predicate:
     """Return the predicate of a condition; SQL that is asked again is not parsed again, which would take a millisecond.
 
     Predicates depend on nothing but the text and the schema: no function of `lance_core.sql` tells the time.
     """
-    if not isinstance(condition, str):
-        return make_predicate(condition, named)
-    for known_schema, text, predicate in list(_predicates):
+    is_text = isinstance(condition, str)
+    for known_schema, text, predicate in list(_predicates) if is_text else ():
         if known_schema is schema and text == condition:
             return predicate
-    predicate = make_predicate(condition, named)
-    _predicates.appendleft((schema, condition, predicate))
+    predicate = make_predicate(condition, pa.schema([*schema.to_arrow(), *_SYSTEM_FIELDS]))
+    if is_text:
+        _predicates.appendleft((schema, condition, predicate))
     return predicate
 
 
@@ -369,7 +367,15 @@ def path_steps(path: str, top: str) -> list[str]:
 
 def default_batch_size(schema: pa.Schema, num_bytes: int = DEFAULT_BATCH_BYTES) -> int:
     """Return rows of a batch of at most about so many bytes: a power of two, as the pages of vectors have."""
-    width = sum(_width(column.type) for column in schema)
+    return _fitting_rows(_row_width(schema), num_bytes)
+
+
+def _row_width(schema: pa.Schema) -> int:
+    """Return bytes of one row, roughly."""
+    return sum([_width(kind) for kind in schema.types])
+
+
+def _fitting_rows(width: int, num_bytes: int) -> int:
     fitting = 1 << max(1, num_bytes // max(width, 1)).bit_length() - 1
     return max(_MIN_BATCH_ROWS, min(_MAX_BATCH_ROWS, fitting))
 

@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import logging
 from contextlib import suppress
-from dataclasses import field, replace
+from dataclasses import field
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, cast
 
-from lance_core.common.frozen import mutable
+from lance_core.common.frozen import mutable, replace
 from lance_core.errors import (
     CommitConflictError,
     CommitContentionError,
@@ -408,7 +408,7 @@ class _Committer:
         if self.read is not None and self.read.version == newest:
             return self.read
         try:
-            return load_manifest(self.store, newest, naming=naming)
+            return load_known_manifest(self.store, newest, naming)
         except VersionNotFoundError:
             return None
 

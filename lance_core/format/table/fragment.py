@@ -261,7 +261,7 @@ def from_proto(pb: table_pb2.DataFragment) -> Fragment:
         raise UnsupportedError(f"fragment {pb.id} has data overlays (feature flag 64), which lance_core does not read")
     return Fragment(
         id=pb.id,
-        files=tuple(data_file_from_proto(file) for file in pb.files),
+        files=tuple([data_file_from_proto(file) for file in pb.files]),
         physical_rows=pb.physical_rows,
         deletion_file=_deletion_file_from_proto(pb.deletion_file) if pb.HasField("deletion_file") else None,
         row_id_sequence=_sequence_from_proto(pb, "row_id_sequence"),
@@ -279,9 +279,12 @@ def to_proto(fragment: Fragment) -> table_pb2.DataFragment:
     )
     if fragment.deletion_file is not None:
         pb.deletion_file.CopyFrom(_deletion_file_to_proto(fragment.deletion_file))
-    _set_sequence(pb, "row_ids", fragment.row_id_sequence)
-    _set_sequence(pb, "last_updated_at_versions", fragment.last_updated_at_version_sequence)
-    _set_sequence(pb, "created_at_versions", fragment.created_at_version_sequence)
+    if fragment.row_id_sequence is not None:
+        _set_sequence(pb, "row_ids", fragment.row_id_sequence)
+    if fragment.last_updated_at_version_sequence is not None:
+        _set_sequence(pb, "last_updated_at_versions", fragment.last_updated_at_version_sequence)
+    if fragment.created_at_version_sequence is not None:
+        _set_sequence(pb, "created_at_versions", fragment.created_at_version_sequence)
     return pb
 
 
@@ -344,11 +347,11 @@ def _sequence_from_proto(pb: table_pb2.DataFragment, oneof: str) -> LineageSeque
     return value if which.startswith("inline_") else RowLineageColumn()
 
 
-def _set_sequence(pb: table_pb2.DataFragment, name: str, sequence: LineageSequence | None) -> None:
+def _set_sequence(pb: table_pb2.DataFragment, name: str, sequence: LineageSequence) -> None:
     if isinstance(sequence, bytes):
         setattr(pb, f"inline_{name}", sequence)
     elif isinstance(sequence, ExternalFile):
         external = table_pb2.ExternalFile(path=sequence.path, offset=sequence.offset, size=sequence.size)
         getattr(pb, f"external_{name}").CopyFrom(external)
-    elif sequence is not None:
+    else:
         getattr(pb, f"column_{name}").SetInParent()

@@ -161,8 +161,17 @@ class FragmentList:
     def highest_id(self) -> int:
         """The highest fragment id; -1 if there is no fragment."""
         if self._highest_id is None:
-            self._highest_id = max(int(piece[ID].max(initial=-1)) for piece in self._pieces())
+            self._highest_id = max([int(piece[ID].max(initial=-1)) for piece in self._pieces()])
         return self._highest_id
+
+    @property
+    def highest_field_id(self) -> int:
+        """The highest id of a field in any data file; -1 if there is none."""
+        try:
+            messages = [table_pb2.DataFragment.FromString(record) for record in self.records]
+        except DecodeError as error:
+            raise CorruptDataError(f"a fragment record cannot be decoded: {error}") from error
+        return max([max(file.fields, default=-1) for pb in messages for file in pb.files], default=-1)
 
     @property
     def physical_rows(self) -> npt.NDArray[np.int64]:
@@ -266,12 +275,12 @@ class FragmentList:
 
     def find(self, fragment_id: int) -> Fragment | None:
         """Return the fragment with this id, or None."""
-        hits = np.flatnonzero(self.ids == fragment_id)
-        return self[int(hits[0])] if len(hits) else None
+        places = self.places([fragment_id])
+        return self[places[0]] if places else None
 
     def select(self, fragment_ids: Collection[int]) -> list[Fragment]:
         """Return the fragments with these ids, in the order of the list; ids that are not there are left out."""
-        return [self[index] for index in self._positions(fragment_ids)]
+        return [self[index] for index in self.places(fragment_ids)]
 
     def replaced(
         self,
@@ -290,13 +299,12 @@ class FragmentList:
         Returns:
             The new list, ascending by id.
         """
-        ids, changed = self.ids, updated or {}
-        new: dict[int, Fragment | None] = {index: changed[int(ids[index])] for index in self._positions(changed)}
-        new |= dict.fromkeys(self._positions(removed))
+        changed = updated or {}
+        ids, places = self.ids, self.places(changed)
+        new: dict[int, Fragment | None] = {place: changed[int(ids[place])] for place in places}
+        new |= dict.fromkeys(self.places(removed))
         joining = list(added)
-        if not new and not joining:
-            return self.ascending()
-        return self._spliced(new, joining).ascending()
+        return (self._spliced(new, joining) if new or joining else self).ascending()
 
     def with_changed(self, fragments: Mapping[int, Fragment]) -> FragmentList:
         """Return a list with other content at some places, in the same order."""
@@ -308,56 +316,55 @@ class FragmentList:
         Args:
             joining: The fragments.
         """
-        if not joining:
-            return self.ascending()
-        frames, bounds = wire.frame([encode_fragment(fragment) for fragment in joining], FRAGMENTS_FIELD)
-        of_each = [fragment_numbers.of_fragment(fragment) for fragment in joining]
-        numbers = np.array(of_each, np.int64).T
-        ends = np.concatenate((self._bounds, bounds[1:] + self._bounds[-1]))
-        parts = [part for part in (*self._parts, frames) if len(part)]
-        before, new = self.highest_id, [fragment.id for fragment in joining]
-        ascends = self._ascends and before < new[0] and all(map(lt, new, new[1:]))
-        # Who appends to 100,000 fragments does not check all of them again.
-        is_sound = ascends and all(_is_sound(joining_numbers, self._checked_for) for joining_numbers in of_each)
-        return FragmentList.framed(
-            parts,
-            ends,
-            numbers=(self._scanned(), numbers),
-            highest_id=max(before, *new),
-            ascends=ascends,
-            checked_for=self._checked_for if is_sound else None,
-            incomplete=self._incomplete if is_sound else None,
-        ).ascending()
+        return (self._spliced({}, joining) if joining else self).ascending()
 
-    def _spliced(self, new: Mapping[int, Fragment | None], joining: list[Fragment]) -> FragmentList:
+    def _spliced(self, new: Mapping[int, Fragment | None], joining: Sequence[Fragment]) -> FragmentList:
         """Return a list with new content at some places, where None drops what is there, and more at the end."""
-        indices = sorted(new)
-        coming = [replacement for index in indices if (replacement := new[index]) is not None]
-        frames, bounds = wire.frame([encode_fragment(fragment) for fragment in (*coming, *joining)], FRAGMENTS_FIELD)
+        places = sorted(new)
+        stays = [place for place in places if new[place] is not None]
+        coming = [*(fragment for place in stays if (fragment := new[place]) is not None), *joining]
+        frames, bounds = wire.frame([encode_fragment(fragment) for fragment in coming], FRAGMENTS_FIELD)
+        of_each = [fragment_numbers.of_fragment(fragment) for fragment in coming]
+        numbers = np.array(of_each, np.int64).reshape(-1, NUM_ROWS_OF_SCAN).T
         parts: list[bytes | memoryview] = []
         before = after = 0  # places of the old list that are done; coming fragments that are
-        for index in indices:
-            parts += self._slice(before, index)
-            if new[index] is not None:
+        for place in places:
+            parts += self._slice(before, place)
+            if new[place] is not None:
                 parts.append(frames[int(bounds[after]) : int(bounds[after + 1])])
                 after += 1
-            before = index + 1
+            before = place + 1
         parts += [*self._slice(before, len(self)), frames[int(bounds[after]) :]]
-        ends, numbers = self._bounds, self._scanned()
-        theirs = (
-            np.array([fragment_numbers.of_fragment(fragment) for fragment in (*coming, *joining)], np.int64)
-            .reshape(-1, len(numbers))
-            .T
+        if places:
+            order = self._order(places, stays, len(coming))
+            sizes = np.concatenate((self._bounds[1:] - self._bounds[:-1], bounds[1:] - bounds[:-1]))[order]
+            ends = np.concatenate(([0], sizes.cumsum()))
+            pieces = (np.concatenate((self._scanned(), numbers), axis=1)[:, order],)
+        else:
+            ends, pieces = np.concatenate((self._bounds, bounds[1:] + self._bounds[-1])), (self._scanned(), numbers)
+        ids = [fragment.id for fragment in joining]
+        ascends = self._ascends and all(map(lt, [self.highest_id, *ids], ids))
+        # Who appends to 100,000 fragments, or deletes a row of one, does not check all of them again.
+        is_sound = ascends and all(_is_sound(of_fragment, self._checked_for) for of_fragment in of_each)
+        stay_incomplete = self._incomplete is not None and not (places and len(self._incomplete))
+        return FragmentList.framed(
+            [part for part in parts if len(part)],
+            ends,
+            numbers=pieces,
+            highest_id=None if len(stays) < len(places) else max([self.highest_id, *ids]),
+            ascends=ascends,
+            checked_for=self._checked_for if is_sound else None,
+            incomplete=self._incomplete if is_sound and stay_incomplete else None,
         )
-        if indices:
-            stays = [index for index in indices if new[index] is not None]
-            dropped = [index for index in indices if new[index] is None]
-            sizes, numbers = np.diff(ends), numbers.copy()
-            sizes[stays], numbers[:, stays] = np.diff(bounds)[:after], theirs[:, :after]
-            ends = np.append(0, np.cumsum(np.delete(sizes, dropped)))
-            numbers = np.delete(numbers, dropped, axis=1)
-        ends = np.append(ends, bounds[after + 1 :] + (ends[-1] - bounds[after]))
-        return FragmentList.framed([part for part in parts if len(part)], ends, numbers=(numbers, theirs[:, after:]))
+
+    def _order(self, places: list[int], stays: list[int], num_coming: int) -> npt.NDArray[np.intp]:
+        """Return where the fragments of a spliced list are in this one followed by those that come."""
+        order = np.arange(len(self) + num_coming)
+        is_left = np.ones(len(order), np.bool_)
+        is_left[places] = is_left[len(self) : len(self) + len(stays)] = False
+        is_left[stays] = True
+        order[stays] = order[len(self) : len(self) + len(stays)]
+        return order[is_left]
 
     def _slice(self, first: int, behind: int) -> list[bytes | memoryview]:
         """Return the frames of some places."""
@@ -388,11 +395,15 @@ class FragmentList:
         self._ascends = True
         return True
 
-    def _positions(self, fragment_ids: Collection[int]) -> list[int]:
-        if not len(fragment_ids):
+    def places(self, fragment_ids: Collection[int]) -> list[int]:
+        """Return the places of the fragments with these ids, ascending; ids that are not there are left out."""
+        if not len(fragment_ids) or not len(self):
             return []
-        wanted = np.fromiter(fragment_ids, np.int64, len(fragment_ids))
-        return np.flatnonzero(np.isin(self.ids, wanted)).tolist()
+        ids, wanted = self.ids, np.array(sorted(set(fragment_ids)), np.int64)
+        if not self._is_ascending():
+            return np.flatnonzero(np.isin(ids, wanted)).tolist()
+        places = ids.searchsorted(wanted)  # `np.isin` takes four times as long for few fragments
+        return places[ids.take(places, mode="clip") == wanted].tolist()
 
     def _record(self, index: int) -> bytes:
         number = range(len(self))[index]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from lance_core.change.retries import LateWork
+from lance_core.change.retries import finish_of
 from lance_core.change.stage import remove_staged
 from lance_core.errors import CorruptDataError, InvalidInputError, LanceError, UnsupportedError
 from lance_core.format.table.operations import CreateIndex, DataReplacement, Delete, Operation, Update
@@ -215,8 +215,9 @@ def _run(job: _Job, task: _Task) -> Part | LanceError:
         work = job.make(part, names.ids)
         try:
             operation = work.prepare(part)
-            if isinstance(work, LateWork):
-                work.finish()
+            finish = finish_of(work)
+            if finish is not None:
+                finish()
         except BaseException:
             work.forget()
             raise

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from lance_core.common.frozen import replace
 from lance_core.errors import CorruptDataError, InvalidInputError, UnsupportedError
 from lance_core.format.file.file_version import LEGACY_FILE_VERSION
@@ -405,9 +403,8 @@ def _stamped_if_changed(manifest: Manifest, fragment: Fragment, version: int) ->
 
 
 def _check_known(manifest: Manifest, fragment_ids: Collection[int]) -> None:
-    named = np.fromiter(fragment_ids, np.int64, len(fragment_ids))
-    unknown = named[~np.isin(named, manifest.fragments.ids)].tolist()
-    if unknown:
+    if len(manifest.fragments.places(fragment_ids)) < len(set(fragment_ids)):
+        unknown = {*fragment_ids} - {*manifest.fragments.ids.tolist()}
         raise InvalidInputError(
             f"version {manifest.version} has no fragments {sorted(unknown)}. Open the newest version and do "
             "the work again"
@@ -454,7 +451,7 @@ def common_file_version(fragments: Iterable[Fragment]) -> str | None:
 
 def _without_dead_files(fragment: Fragment) -> Fragment:
     """Drop files of which every column was replaced."""
-    files = tuple(file for file in fragment.files if any(field_id != TOMBSTONE_FIELD_ID for field_id in file.fields))
+    files = tuple([file for file in fragment.files if file.fields.count(TOMBSTONE_FIELD_ID) < len(file.fields)])
     return replace(fragment, files=files) if len(files) < len(fragment.files) else fragment
 
 
