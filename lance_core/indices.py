@@ -93,6 +93,26 @@ def describe(manifest: Manifest) -> list[IndexDescription]:
     return [_describe(manifest, name, by_name[name]) for name in sorted(by_name)]
 
 
+def list_segments(manifest: Manifest) -> list[dict[str, Any]]:
+    """Return the segments of all indices by name, as `list_indices` has them; no rows are counted."""
+    segments: list[dict[str, Any]] = []
+    for name, entries in sorted(_segments_by_name(manifest).items()):
+        index_type, field_names = _index_type(entries[0]), _field_names(manifest, entries[0])
+        segments += [
+            {
+                "name": name,
+                "type": index_type,
+                "uuid": segment.uuid,
+                "fields": field_names,
+                "version": segment.dataset_version_at_last_update,
+                "fragment_ids": segment.fragment_ids,
+                "base_id": segment.base_id,
+            }
+            for segment in map(_segment, entries)
+        ]
+    return segments
+
+
 def statistics(manifest: Manifest, files: OpenFiles, name: str) -> dict[str, Any]:
     """Numbers about one index, as pylance has them.
 
@@ -157,11 +177,15 @@ def _describe(manifest: Manifest, name: str, entries: list[IndexMetadata]) -> In
         index_type=_index_type(entries[0]),
         type_url=first.details[0] if first.details else "",
         fields=list(first.fields),
-        field_names=[path_of(manifest.schema, field_id) for field_id in first.fields],
+        field_names=_field_names(manifest, entries[0]),
         num_rows_indexed=int(manifest.fragments.num_rows[is_covered].sum()),
         segments=segments,
         total_size_bytes=None if None in sizes else sum(size for size in sizes if size is not None),
     )
+
+
+def _field_names(manifest: Manifest, index: IndexMetadata) -> list[str]:
+    return [path_of(manifest.schema, field_id) for field_id in index.fields]
 
 
 def _index_type(index: IndexMetadata) -> str:

@@ -8,7 +8,7 @@ from lance_core.change.retries import commit_options, commit_work
 from lance_core.common.signatures import check_options, with_options
 from lance_core.common.unsupported import refuse_given
 from lance_core.errors import InvalidInputError, UnsupportedError
-from lance_core.indices import SYSTEM_PREFIX, describe, statistics
+from lance_core.indices import SYSTEM_PREFIX, describe, list_segments, statistics
 from lance_core.methods.arguments import names_of
 from lance_core.values.index_entries import uuid_bytes
 
@@ -344,19 +344,7 @@ def list_indices(dataset: OpenDataset) -> list[dict[str, Any]]:
         >>> [index["name"] for index in table.list_indices()]
         ['height_idx']
     """
-    return [
-        {
-            "name": index.name,
-            "type": index.index_type,
-            "uuid": segment.uuid,
-            "fields": index.field_names,
-            "version": segment.dataset_version_at_last_update,
-            "fragment_ids": segment.fragment_ids,
-            "base_id": segment.base_id,
-        }
-        for index in describe(dataset.snapshot.manifest)
-        for segment in index.segments
-    ]
+    return list_segments(dataset.snapshot.manifest)
 
 
 def index_statistics(dataset: OpenDataset, index_name: str) -> dict[str, Any]:
