@@ -97,11 +97,15 @@ def columns(number):
 # For each work the most calls that a table of one column may cost, and each further column.
 LIMITS = {
     "open": (340, 2),
-    "append": (1300, 63),
+    "append": (1250, 63),
     "scan": (1700, 217),
     "take": (1400, 255),
     "filter": (2300, 265),
-    "delete": (3500, 25),
+    "delete": (2300, 10),
+    "update": (2950, 260),
+    "new column": (2550, 26),
+    "upsert": (3150, 100),
+    "restore": (1000, 2),
 }
 
 
@@ -120,6 +124,15 @@ def ask(work, path, table):
             return lance_core.dataset(path).to_table(filter="c0 < 20")
         case "delete":
             return lance_core.dataset(path).delete("c0 = 20")
+        case "update":
+            return lance_core.dataset(path).update({"c0": "c0 + 1"}, where="c0 = 20")
+        case "new column":
+            return lance_core.dataset(path).add_columns({"new": "c0 + 1"})
+        case "upsert":
+            merge = lance_core.dataset(path).merge_insert("c0").when_matched_update_all()
+            return merge.when_not_matched_insert_all().execute(table.slice(0, 5))
+        case "restore":
+            return lance_core.dataset(path).restore()
 
 
 @pytest.mark.parametrize("work", LIMITS)
