@@ -275,12 +275,12 @@ class FragmentList:
 
     def find(self, fragment_id: int) -> Fragment | None:
         """Return the fragment with this id, or None."""
-        places = self.places([fragment_id])
-        return self[places[0]] if places else None
+        positions = self.positions([fragment_id])
+        return self[positions[0]] if positions else None
 
     def select(self, fragment_ids: Collection[int]) -> list[Fragment]:
         """Return the fragments with these ids, in the order of the list; ids that are not there are left out."""
-        return [self[index] for index in self.places(fragment_ids)]
+        return [self[index] for index in self.positions(fragment_ids)]
 
     def replaced(
         self,
@@ -300,14 +300,14 @@ class FragmentList:
             The new list, ascending by id.
         """
         changed = updated or {}
-        ids, places = self.ids, self.places(changed)
-        new: dict[int, Fragment | None] = {place: changed[int(ids[place])] for place in places}
-        new |= dict.fromkeys(self.places(removed))
+        ids, positions = self.ids, self.positions(changed)
+        new: dict[int, Fragment | None] = {position: changed[int(ids[position])] for position in positions}
+        new |= dict.fromkeys(self.positions(removed))
         joining = list(added)
         return (self._spliced(new, joining) if new or joining else self).ascending()
 
     def with_changed(self, fragments: Mapping[int, Fragment]) -> FragmentList:
-        """Return a list with other content at some places, in the same order."""
+        """Return a list with other content at some positions, in the same order."""
         return self._spliced(fragments, []) if fragments else self
 
     def extended(self, joining: Sequence[Fragment]) -> FragmentList:
@@ -319,24 +319,24 @@ class FragmentList:
         return (self._spliced({}, joining) if joining else self).ascending()
 
     def _spliced(self, new: Mapping[int, Fragment | None], joining: Sequence[Fragment]) -> FragmentList:
-        """Return a list with new content at some places, where None drops what is there, and more at the end."""
-        places = sorted(new)
-        stays = [place for place in places if new[place] is not None]
-        coming = [*(fragment for place in stays if (fragment := new[place]) is not None), *joining]
+        """Return a list with new content at some positions, where None drops what is there, and more at the end."""
+        positions = sorted(new)
+        stays = [position for position in positions if new[position] is not None]
+        coming = [*(fragment for position in stays if (fragment := new[position]) is not None), *joining]
         frames, bounds = wire.frame([encode_fragment(fragment) for fragment in coming], FRAGMENTS_FIELD)
         of_each = [fragment_numbers.of_fragment(fragment) for fragment in coming]
         numbers = np.array(of_each, np.int64).reshape(-1, NUM_ROWS_OF_SCAN).T
         parts: list[bytes | memoryview] = []
-        before = after = 0  # places of the old list that are done; coming fragments that are
-        for place in places:
-            parts += self._slice(before, place)
-            if new[place] is not None:
+        before = after = 0  # positions of the old list that are done; coming fragments that are
+        for position in positions:
+            parts += self._slice(before, position)
+            if new[position] is not None:
                 parts.append(frames[int(bounds[after]) : int(bounds[after + 1])])
                 after += 1
-            before = place + 1
+            before = position + 1
         parts += [*self._slice(before, len(self)), frames[int(bounds[after]) :]]
-        if places:
-            order = self._order(places, stays, len(coming))
+        if positions:
+            order = self._order(positions, stays, len(coming))
             sizes = np.concatenate((self._bounds[1:] - self._bounds[:-1], bounds[1:] - bounds[:-1]))[order]
             ends = np.concatenate(([0], sizes.cumsum()))
             pieces = (np.concatenate((self._scanned(), numbers), axis=1)[:, order],)
@@ -346,28 +346,28 @@ class FragmentList:
         ascends = self._ascends and all(map(lt, [self.highest_id, *ids], ids))
         # Who appends to 100,000 fragments, or deletes a row of one, does not check all of them again.
         is_sound = ascends and all(_is_sound(of_fragment, self._checked_for) for of_fragment in of_each)
-        stay_incomplete = self._incomplete is not None and not (places and len(self._incomplete))
+        stay_incomplete = self._incomplete is not None and not (positions and len(self._incomplete))
         return FragmentList.framed(
             [part for part in parts if len(part)],
             ends,
             numbers=pieces,
-            highest_id=None if len(stays) < len(places) else max([self.highest_id, *ids]),
+            highest_id=None if len(stays) < len(positions) else max([self.highest_id, *ids]),
             ascends=ascends,
             checked_for=self._checked_for if is_sound else None,
             incomplete=self._incomplete if is_sound and stay_incomplete else None,
         )
 
-    def _order(self, places: list[int], stays: list[int], num_coming: int) -> npt.NDArray[np.intp]:
+    def _order(self, positions: list[int], stays: list[int], num_coming: int) -> npt.NDArray[np.intp]:
         """Return where the fragments of a spliced list are in this one followed by those that come."""
         order = np.arange(len(self) + num_coming)
         is_left = np.ones(len(order), np.bool_)
-        is_left[places] = is_left[len(self) : len(self) + len(stays)] = False
+        is_left[positions] = is_left[len(self) : len(self) + len(stays)] = False
         is_left[stays] = True
         order[stays] = order[len(self) : len(self) + len(stays)]
         return order[is_left]
 
     def _slice(self, first: int, behind: int) -> list[bytes | memoryview]:
-        """Return the frames of some places."""
+        """Return the frames of some positions."""
         if first >= behind:
             return []
         if not first and behind == len(self):
@@ -395,15 +395,15 @@ class FragmentList:
         self._ascends = True
         return True
 
-    def places(self, fragment_ids: Collection[int]) -> list[int]:
-        """Return the places of the fragments with these ids, ascending; ids that are not there are left out."""
+    def positions(self, fragment_ids: Collection[int]) -> list[int]:
+        """Return the positions of the fragments with these ids, ascending; ids that are not there are left out."""
         if not len(fragment_ids) or not len(self):
             return []
         ids, wanted = self.ids, np.array(sorted(set(fragment_ids)), np.int64)
         if not self._is_ascending():
             return np.flatnonzero(np.isin(ids, wanted)).tolist()
-        places = ids.searchsorted(wanted)  # `np.isin` takes four times as long for few fragments
-        return places[ids.take(places, mode="clip") == wanted].tolist()
+        positions = ids.searchsorted(wanted)  # `np.isin` takes four times as long for few fragments
+        return positions[ids.take(positions, mode="clip") == wanted].tolist()
 
     def _record(self, index: int) -> bytes:
         number = range(len(self))[index]

@@ -403,7 +403,7 @@ def _stamped_if_changed(manifest: Manifest, fragment: Fragment, version: int) ->
 
 
 def _check_known(manifest: Manifest, fragment_ids: Collection[int]) -> None:
-    if len(manifest.fragments.places(fragment_ids)) < len(set(fragment_ids)):
+    if len(manifest.fragments.positions(fragment_ids)) < len(set(fragment_ids)):
         unknown = {*fragment_ids} - {*manifest.fragments.ids.tolist()}
         raise InvalidInputError(
             f"version {manifest.version} has no fragments {sorted(unknown)}. Open the newest version and do "
