@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lance_core.common.frozen import NamedTuple
 from lance_core.encoding.arrow_values import as_mask, offset_dtype
 from lance_core.encoding.kernels import WORD_BYTES, leading_words, numbers_array, numbers_of, view_buffer
 from lance_core.errors import CorruptDataError
@@ -57,8 +58,11 @@ def _order_of(keys: pa.Array) -> Int64s:
         return ranks.argsort(kind="stable")  # a radix sort, since they have 16 bits
     if numbers is not None:
         return _order_of_numbers(numbers)
-    prefixes = _text_prefixes(keys)
-    return numbers_of(_sorted_by_arrow(keys)) if prefixes is None else _order_by_prefixes(prefixes, keys)
+    offset = offset_dtype(keys.type)
+    if offset is None or not len(keys):
+        return numbers_of(_sorted_by_arrow(keys))
+    prefixes = _text_prefixes(keys, offset)
+    return _order_of_numbers(prefixes.numbers) if prefixes.are_whole else _order_by_prefixes(prefixes.numbers, keys)
 
 
 def order_of_numbers(numbers: npt.NDArray[Any]) -> Int64s:
@@ -120,11 +124,20 @@ def _order_by_prefixes(prefixes: npt.NDArray[Any], keys: pa.Array) -> Int64s:
     return order
 
 
-def _text_prefixes(keys: pa.Array) -> npt.NDArray[np.uint64] | None:
-    """Return 8 bytes of each text behind what all begin with, as numbers, zeros behind its end; None for no text."""
-    dtype = offset_dtype(keys.type)
-    if dtype is None or not len(keys):
-        return None
+class _Prefixes(NamedTuple):
+    """The first bytes of texts.
+
+    Attributes:
+        numbers: Shape (n,): 8 bytes behind what all texts begin with, zeros behind their end.
+        are_whole: Texts of equal numbers are equal: none is longer, and none has zeros of its own.
+    """
+
+    numbers: npt.NDArray[np.uint64]
+    are_whole: bool
+
+
+def _text_prefixes(keys: pa.Array, dtype: npt.DTypeLike) -> _Prefixes:
+    """Return the first bytes of at least one text, whose offsets are of a type."""
     bounds = pc.min_max(keys.cast(pa.binary() if dtype == np.int32 else pa.large_binary())).as_py()
     least, greatest = bounds["min"], bounds["max"]
     differs = (at for at, (low, high) in enumerate(zip(least, greatest, strict=False)) if low != high)
@@ -133,7 +146,9 @@ def _text_prefixes(keys: pa.Array) -> npt.NDArray[np.uint64] | None:
     offsets = offsets[keys.offset : keys.offset + len(keys) + 1]
     data = view_buffer(keys.buffers()[2])
     starts = offsets[:-1] + offsets.dtype.type(prefix)
-    return leading_words(data, starts, offsets[1:] - starts).byteswap(inplace=True)
+    sizes = offsets[1:] - starts
+    are_whole = bool(sizes.max() <= WORD_BYTES and np.all(data[offsets[0] : offsets[-1]]))
+    return _Prefixes(leading_words(data, starts, sizes).byteswap(inplace=True), are_whole)
 
 
 def _sorted_by_arrow(keys: pa.Array) -> pa.Array:

@@ -98,6 +98,7 @@ WORDS = {
     "one is the start of another": ["a" * (i % 40) for i in range(200)],
     "zeros": [b"a\0" * (i % 9) + b"\xff" * (i % 3) for i in range(200)],
     "short": [b"", b"b", b"a"],
+    "short with zeros": [b"a" + b"\0" * (i % 3) for i in range(0, 50, 2)],
     "empty": [b"", b""],
     "long": [f"https://example.org/{i * 7919 % 97}/{i % 5}" for i in range(500)],
     "nulls": [None if i % 4 == 0 else f"key-{i * 7919 % 503}" for i in range(2000)],
