@@ -119,8 +119,9 @@ def test_counts_stay_those_of_a_scan(table, change):
     CHANGES[change](table)
     table.checkout_latest()
     for condition in [*COUNTED, *COMBINED]:
-        assert table.count_rows(condition) == scanned(table, condition), condition
-        assert table.to_table(filter=condition).equals(table.to_table(filter=condition, use_scalar_index=False))
+        expected = table.to_table(filter=condition, use_scalar_index=False)
+        assert table.count_rows(condition) == len(expected), condition
+        assert table.to_table(filter=condition).equals(expected)
 
 
 @pytest.mark.parametrize("deleted", ["i % 3 = 0", "i < 250", "k = 7", "i >= 0"])
