@@ -138,6 +138,9 @@ def test_fragments_that_join_a_checked_list_are_checked(wrong):
     for fragments in (before, longer):
         with pytest.raises(CorruptDataError, match="fragment"):
             fragments.extended([replace(wrong, id=wrong.id + len(fragments) - 2)]).check(uses_stable_row_ids=False)
+        if wrong.id == 2:  # what is replaced keeps its id
+            with pytest.raises(CorruptDataError, match="fragment 1"):
+                fragments.replaced(updated={1: replace(wrong, id=1)}).check(uses_stable_row_ids=False)
 
 
 @pytest.mark.parametrize("deleted", [None, 0])
@@ -148,7 +151,11 @@ def test_what_joins_a_checked_list_and_leaves_something_out_is_found(deleted):
             fragment(2, deleted=1), deletion_file=replace(fragment(2, 1).deletion_file, num_deleted_rows=0)
         )
     before = checked(FragmentList.of([fragment(0), fragment(1)]))
-    assert before.extended([lacking]).incomplete().tolist() == [2]
+    longer = before.extended([lacking])
+    assert longer.incomplete().tolist() == [2]
+    assert longer.replaced(removed=[0]).incomplete().tolist() == [1]
+    assert before.replaced(updated={1: replace(lacking, id=1)}).incomplete().tolist() == [1]
+    assert not len(longer.replaced(updated={2: fragment(2, deleted=1)}).incomplete())
 
 
 def test_fragments_of_one_size_may_still_be_laid_out_differently():
@@ -226,7 +233,21 @@ def test_replaced_agrees_with_a_dictionary():
         fragments = fragments.replaced(removed=removed, updated=updated, added=added)
         model = {number: one for number, one in model.items() if number not in removed} | updated
         model |= {one.id: one for one in added}
-        assert list(fragments) == [model[number] for number in sorted(model)]
+        anew = FragmentList.of([model[number] for number in sorted(model)])
+        assert list(fragments) == list(anew)
+        assert fragments == anew
+        for name in ("ids", "physical_rows", "num_deleted_rows"):
+            assert getattr(fragments, name).tolist() == getattr(anew, name).tolist()
+        assert fragments.highest_id == anew.highest_id
+        assert [one.id for one in fragments.select([*ids, 7000, added[0].id])] == sorted([*ids[3:], added[0].id])
+
+
+def test_fragments_are_found_in_a_list_that_does_not_ascend():
+    fragments = FragmentList.of([fragment(9), fragment(2), fragment(5)])
+    assert [one.id for one in fragments.select([5, 3, 9])] == [9, 5]
+    assert fragments.find(2) == fragment(2)
+    assert fragments.find(3) is None
+    assert FragmentList().find(3) is None
 
 
 def test_totals_of_data_files_are_those_of_the_decoded_fragments():
@@ -246,3 +267,7 @@ def test_totals_of_data_files_are_those_of_the_decoded_fragments():
     )
     assert fragments.data_file_totals() == (4, (1 << 40) + 305)
     assert FragmentList().data_file_totals() == (0, 0)
+    assert fragments.highest_field_id == 1
+    assert FragmentList().highest_field_id == -1
+    with pytest.raises(CorruptDataError, match="decoded"):
+        _ = FragmentList([b"\xff"]).highest_field_id
