@@ -287,6 +287,7 @@ class MergeInsertBuilder:
             limits=file_limits(DEFAULT_MAX_ROWS_PER_FILE, DEFAULT_MAX_BYTES_PER_FILE),
             data_storage_version=version,
             targets=self._targets,
+            files=self._dataset.files,
         )
 
 

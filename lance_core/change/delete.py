@@ -24,7 +24,7 @@ from lance_core.format.table.paths import deletion_file_path
 from lance_core.scan.candidates import candidate_fragments
 from lance_core.scan.fragments import each_match, matches_all
 from lance_core.scan.indexed import with_index_answer
-from lance_core.scan.open_files import OpenFiles
+from lance_core.scan.open_files import files_of
 from lance_core.scan.plan import plan_filter, with_row_starts
 from lance_core.table.naming import naming
 from lance_core.table.new_ids import RANDOM_IDS
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from lance_core.format.table.fragment_list import FragmentList
     from lance_core.format.table.operations import Operation
     from lance_core.scan.fragments import FragmentMatches
+    from lance_core.scan.open_files import OpenFiles
     from lance_core.store.base import Store
     from lance_core.table.new_ids import NewIds
     from lance_core.table.snapshot import Snapshot
@@ -101,11 +102,13 @@ class Marker:
         store: The dataset.
         condition: SQL text or pyarrow expression.
         ids: Names of new files.
+        files: The dataset's open files, if there are some.
     """
 
     store: Store
     condition: str | Expression
     ids: NewIds = RANDOM_IDS
+    files: OpenFiles | None = None
     _deletions: dict[int, _Mark] = field(default_factory=dict[int, "_Mark"])
     _looked_at: FragmentList | None = None
     _uploads: Uploads = field(init=False)
@@ -119,7 +122,7 @@ class Marker:
         Raises:
             InvalidInputError: The condition does not fit the schema.
         """
-        files = OpenFiles(self.store)
+        files = self.files = files_of(self.store, self.files)
         with naming(self.store):
             plan = with_row_starts(plan_filter(snapshot.manifest.schema, self.condition), snapshot.manifest)
             plan = with_index_answer(plan, snapshot.manifest, files)
@@ -209,13 +212,16 @@ class MarkWork:
         self.marker.forget()
 
 
-def deleting(store: Store, condition: str | Expression, ids: NewIds = RANDOM_IDS) -> MarkWork:
+def deleting(
+    store: Store, condition: str | Expression, ids: NewIds = RANDOM_IDS, files: OpenFiles | None = None
+) -> MarkWork:
     """Return the work of deleting the rows that match a condition.
 
     Args:
         store: The dataset.
         condition: SQL text or pyarrow expression.
         ids: Names of new files.
+        files: The dataset's open files, if there are some.
     """
 
     def operation(marked: MarkedRows) -> Delete:
@@ -225,16 +231,19 @@ def deleting(store: Store, condition: str | Expression, ids: NewIds = RANDOM_IDS
             predicate=str(condition),
         )
 
-    return MarkWork(marker=Marker(store=store, condition=condition, ids=ids), operation=operation)
+    return MarkWork(marker=Marker(store=store, condition=condition, ids=ids, files=files), operation=operation)
 
 
-def delete_rows(snapshot: Snapshot, condition: str | Expression, options: CommitOptions) -> tuple[Snapshot, int]:
+def delete_rows(
+    snapshot: Snapshot, condition: str | Expression, options: CommitOptions, files: OpenFiles
+) -> tuple[Snapshot, int]:
     """Delete the rows that match a condition.
 
     Args:
         snapshot: Version to begin with.
         condition: SQL text or pyarrow expression.
         options: How to commit.
+        files: The dataset's open files.
 
     Returns:
         The new version, and how many rows were deleted.
@@ -242,7 +251,7 @@ def delete_rows(snapshot: Snapshot, condition: str | Expression, options: Commit
     Raises:
         CommitConflictError: Other commits touched the same fragments each time.
     """
-    work = deleting(snapshot.store, condition)
+    work = deleting(snapshot.store, condition, files=files)
     return commit_work(snapshot, work, options, writes_files=True), work.num_rows
 
 

@@ -20,7 +20,7 @@ from lance_core.scan.candidates import candidate_fragments
 from lance_core.scan.fragment_run import runs_of
 from lance_core.scan.fragments import scan_fragment
 from lance_core.scan.indexed import with_index_answer
-from lance_core.scan.open_files import OpenFiles
+from lance_core.scan.open_files import files_of
 from lance_core.scan.plan import plan_scan
 from lance_core.sql.expression import assigned, make_expression
 from lance_core.table.naming import naming
@@ -35,8 +35,10 @@ if TYPE_CHECKING:
     from lance_core.change.stage import FileLimits
     from lance_core.format.schema import Schema
     from lance_core.format.table.fragment import Fragment
+    from lance_core.format.table.manifest import Manifest
     from lance_core.format.table.operations import Operation
     from lance_core.scan.fragment_run import RowSource
+    from lance_core.scan.open_files import OpenFiles
     from lance_core.scan.plan import ScanPlan
     from lance_core.sql.expression import Expression
     from lance_core.store.base import Store
@@ -119,6 +121,7 @@ class UpdateWork:
         data_storage_version: File version of new files.
         num_rows: Rows that the last preparation found.
         ids: Names of new files.
+        files: The dataset's open files, if there are some.
     """
 
     updates: Mapping[str, str]
@@ -128,6 +131,7 @@ class UpdateWork:
     num_rows: int = 0
     sees_new_rows: bool = False
     ids: NewIds = RANDOM_IDS
+    files: OpenFiles | None = None
     _store: Store | None = None
     _fragments: Sequence[Fragment] = ()
     _departure: Departure = field(default_factory=Departure)
@@ -136,6 +140,7 @@ class UpdateWork:
         """Find the rows and write them with their new values."""
         self.forget()
         store = self._store = snapshot.store
+        files = self.files = files_of(store, self.files)
         with naming(store):
             plan = plan_update(self.updates, self.condition, snapshot.manifest.schema)
             moved = MovedRows(with_row_ids=snapshot.manifest.uses_stable_row_ids)
@@ -146,7 +151,7 @@ class UpdateWork:
             self._fragments = stage_fragments(
                 store,
                 plan.table,
-                _new_rows(snapshot, plan, moved),
+                _new_rows(files, snapshot.manifest, plan, moved),
                 limits=self.limits,
                 data_storage_version=self.data_storage_version,
                 new_uuid=self.ids.data_file,
@@ -168,13 +173,13 @@ class UpdateWork:
         self._fragments, self._departure = (), Departure()
 
 
-def _new_rows(snapshot: Snapshot, plan: UpdatePlan, moved: MovedRows) -> Iterator[pa.RecordBatch]:
+def _new_rows(files: OpenFiles, manifest: Manifest, plan: UpdatePlan, moved: MovedRows) -> Iterator[pa.RecordBatch]:
     """Yield the rows with their new values; ``moved`` learns where they were."""
-    files, schema = OpenFiles(snapshot.store), plan.table.to_arrow()
-    scan = with_index_answer(plan.scan, snapshot.manifest, files)
-    sources = runs_of(files, candidate_fragments(snapshot.manifest.fragments, scan), scan)
+    schema = plan.table.to_arrow()
+    scan = with_index_answer(plan.scan, manifest, files)
+    sources = runs_of(files, candidate_fragments(manifest.fragments, scan), scan)
     works = (Work(partial(_matching_rows, source, scan), source.held_bytes) for source in sources)
-    for source, batch in chained(snapshot.store, works):
+    for source, batch in chained(files.store, works):
         addresses = numbers_of(batch.column(batch.num_columns - 1))
         moved.move_all(source, addresses)
         columns = list(batch.columns[:-1])

@@ -60,7 +60,7 @@ def delete(
         3
     """
     options = commit_options(conflict_retries, retry_timeout, properties=transaction_properties, message=commit_message)
-    dataset.snapshot, num_rows = delete_rows(dataset.snapshot, predicate, options)
+    dataset.snapshot, num_rows = delete_rows(dataset.snapshot, predicate, options, dataset.files)
     return {"num_deleted_rows": num_rows}
 
 
@@ -118,6 +118,7 @@ def update(  # noqa: PLR0917 positional as in pylance
         condition=where,
         limits=file_limits(DEFAULT_MAX_ROWS_PER_FILE, DEFAULT_MAX_BYTES_PER_FILE),
         data_storage_version=version,
+        files=dataset.files,
     )
     dataset.snapshot = commit_work(snapshot, work, options, writes_files=True)
     return {"num_rows_updated": work.num_rows}

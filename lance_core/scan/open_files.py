@@ -13,7 +13,7 @@ from lance_core.file.source import announce_end, read_end
 from lance_core.format.table.paths import data_file_path
 from lance_core.store.io_coroutines import finished
 from lance_core.store.range_reader import WholeReader
-from lance_core.table.locations import objects_at_once, sized_reader
+from lance_core.table.locations import finds_same_files, objects_at_once, sized_reader
 from lance_core.table.once import once
 
 if TYPE_CHECKING:
@@ -59,6 +59,11 @@ class Loaded:
         if isinstance(source, WholeReader) and source.size <= TAIL_SIZE:
             self.content = source.mapped
         self.is_open = False
+
+
+def files_of(store: Store, files: OpenFiles | None) -> OpenFiles:
+    """Return open files if they are those of a store, so that nothing is opened again; else new ones."""
+    return files if files is not None and finds_same_files(files.store, store) else OpenFiles(store)
 
 
 class OpenFiles(KeepsLast):

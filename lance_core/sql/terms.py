@@ -207,6 +207,8 @@ def cast_literal(value: pa.Scalar, target: pa.DataType) -> pa.Scalar:
     Raises:
         InvalidInputError: Another kind of value, or one that the type cannot hold.
     """
+    if value.type.equals(target):
+        return value
     if pa.types.is_null(value.type):
         return scalar(None, target)
     if pa.types.is_date(target) and pa.types.is_timestamp(value.type):

@@ -118,6 +118,8 @@ def check_files(store: Store, operation: Operation, base: Manifest) -> None:
         CorruptDataError: A file has another size than the operation says.
     """
     files = list(_new_files(operation, base))
+    if not files:
+        return
     base_ids = {base_path.id for base_path in _base_paths(operation, base)}
     for path, _ in files:
         base_id, inner = split_base_path(path) if path.startswith(BASE_PREFIX) else (None, path)

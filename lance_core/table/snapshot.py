@@ -85,7 +85,7 @@ class Versions:
         if not self.names:
             return None
         # Newest first is what the names of scheme V2 are made for; a long history need not be parsed.
-        return parse_version(min(self.names)) if self.naming is ManifestNaming.V2 else self.numbers[-1]
+        return v2_versions([min(self.names)])[0] if self.naming is ManifestNaming.V2 else self.numbers[-1]
 
     @property
     def numbers(self) -> tuple[int, ...]:

@@ -27,7 +27,7 @@ from lance_core.errors import UnsupportedError
 from lance_core.format.table.bitmap import encode_bitmap
 from lance_core.format.table.operations import Update, UpdateMode
 from lance_core.scan.fragment_reader import FragmentReader
-from lance_core.scan.open_files import OpenFiles
+from lance_core.scan.open_files import files_of
 from lance_core.table.naming import naming
 from lance_core.table.read_ahead import Work, chained
 
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from lance_core.change.targets import Targets
     from lance_core.format.table.fragment import Fragment
     from lance_core.format.table.operations import Operation
+    from lance_core.scan.open_files import OpenFiles
     from lance_core.store.base import Store
     from lance_core.table.snapshot import Snapshot
 
@@ -70,6 +71,7 @@ class MergeWork:
         data_storage_version: File version of new files.
         targets: Where new rows go.
         stats: What the last preparation found.
+        files: The dataset's open files, if there are some.
     """
 
     options: MergeOptions
@@ -78,6 +80,7 @@ class MergeWork:
     data_storage_version: str
     targets: Targets = DEFAULT_TARGETS
     stats: MergeStats = field(default_factory=MergeStats)
+    files: OpenFiles | None = None
     _batches: list[pa.RecordBatch] | None = None
     _matcher: Matcher | None = None
     _staged: _Staged | None = None
@@ -91,7 +94,7 @@ class MergeWork:
         """Find the rows, and write the new ones unless that was done already."""
         with naming(snapshot.store):
             matcher = self._matcher_for(snapshot)
-            files = OpenFiles(snapshot.store)
+            files = self.files = files_of(snapshot.store, self.files)
             matches = matcher.look(files, snapshot.manifest)
             touched = [match for match in matches if match.touches]
             inserted = _only_in_source(matcher, matches) if self.options.inserts else np.empty(0, np.int64)

@@ -182,10 +182,9 @@ def encode_sums(before: RunningSums, tail: bytes) -> bytes:
         tail: All that comes behind it and the padding.
     """
     first = _pack(before.all())
-    behind = RunningSums(before.block_size, before.block_size)
-    behind.add(tail)
-    second = _pack(behind.all())
-    end = _TRAILER.pack(0, 0, before.block_size, len(second) // 4, MAGIC)[8:]
+    view, block_size = memoryview(tail), before.block_size
+    second = _pack([crc32(view[at : at + block_size]) for at in range(0, len(tail), block_size)])
+    end = _TRAILER_END.pack(block_size, len(second) // 4, MAGIC)
     return b"".join([first, second, struct.pack("<II", crc32(first), crc32(end, crc32(second))), end])
 
 

@@ -197,6 +197,33 @@ def test_calls_of_a_table_that_is_opened_again(tmp_path, calls_of):
     assert each <= 190, each
 
 
+def upsert(table, number):
+    merge = table.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
+    merge.execute(pa.table({"id": [number, 1000 + number], "value": [0, 1]}))
+
+
+CHANGES = {
+    "delete": (0.7, lambda table, number: table.delete(f"id = {number}")),
+    "update": (0.85, lambda table, number: table.update({"value": "value + 1"}, where=f"id = {number}")),
+    "upsert": (0.95, upsert),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_calls_of_changes_of_a_table_that_was_changed_before(tmp_path, calls_of, change):
+    """What the same object has opened, files and indices, is not opened again."""
+    share, do = CHANGES[change]
+    numbers = np.arange(500)
+    table = lance_core.write_dataset(pa.table({"id": numbers, "value": numbers}), tmp_path)
+    table.create_scalar_index("id", "BTREE")
+    for number in range(3):
+        do(lance_core.dataset(tmp_path), number)
+    table = lance_core.dataset(tmp_path)
+    first, second = (calls_of(lambda number=number: do(table, number)) for number in (3, 4))
+    assert second <= share * first, (first, second)
+    assert table.count_rows("id in (0, 3, 4)") == (0 if change == "delete" else 3)
+
+
 def with_versions(path, number):
     """A table of so many versions that are alike."""
     first = lance_core.write_dataset(ROW, path).snapshot.manifest
