@@ -279,7 +279,7 @@ class MergeInsertBuilder:
         options = self._checked()
         with naming(snapshot.store):
             stream = read_input(data, schema)
-            plan_merge(options, snapshot.manifest.schema, stream.schema)  # before the data is read
+            plan = plan_merge(options, snapshot.manifest.schema, stream.schema)  # before the data is read
             version = file_version(self._version, snapshot)
         return MergeWork(
             options=options,
@@ -288,6 +288,7 @@ class MergeInsertBuilder:
             data_storage_version=version,
             targets=self._targets,
             files=self._dataset.files,
+            plan=plan,
         )
 
 

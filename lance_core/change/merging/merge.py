@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from lance_core.change.ingest import RecordStream
     from lance_core.change.merging.merge_match import Match
-    from lance_core.change.merging.merge_plan import MergeOptions
+    from lance_core.change.merging.merge_plan import MergeOptions, MergePlan
     from lance_core.change.stage import FileLimits
     from lance_core.change.targets import Targets
     from lance_core.format.table.fragment import Fragment
@@ -72,6 +72,7 @@ class MergeWork:
         targets: Where new rows go.
         stats: What the last preparation found.
         files: The dataset's open files, if there are some.
+        plan: What to do with the table, if that was worked out for one of its versions.
     """
 
     options: MergeOptions
@@ -81,6 +82,7 @@ class MergeWork:
     targets: Targets = DEFAULT_TARGETS
     stats: MergeStats = field(default_factory=MergeStats)
     files: OpenFiles | None = None
+    plan: MergePlan | None = None
     _batches: list[pa.RecordBatch] | None = None
     _matcher: Matcher | None = None
     _staged: _Staged | None = None
@@ -121,7 +123,9 @@ class MergeWork:
     def _matcher_for(self, snapshot: Snapshot) -> Matcher:
         schema = snapshot.manifest.schema
         if self._matcher is None or self._matcher.plan.table != schema:
-            plan = plan_merge(self.options, schema, self.stream.schema)
+            if self.plan is None or self.plan.table != schema:
+                self.plan = plan_merge(self.options, schema, self.stream.schema)
+            plan = self.plan
             self.forget()  # what was written has the old schema
             if self._batches is None:
                 self._batches = list(self.stream.batches)
