@@ -176,10 +176,11 @@ def commit(
 def _run(committer: _Committer) -> Snapshot:
     """Commit; remove what was written if the commit certainly did not happen."""
     operation, uuid = committer.operation, committer.transaction.uuid
-    restored = operation.version if isinstance(operation, Restore) else None
     try:
+        if not isinstance(operation, Restore):
+            return committer.run()
         # A clean-up that begins before we publish would take what only the restored version needs.
-        with keeping(committer.store, restored, uuid=uuid, runtime=committer.runtime, is_read_inside=True):
+        with keeping(committer.store, operation.version, uuid=uuid, runtime=committer.runtime, is_read_inside=True):
             return committer.run()
     except CommitOutcomeUnknownError:
         raise  # whatever was written may be in use

@@ -73,15 +73,15 @@ def create_tag(store: Store, name: str, version: int, *, runtime: Runtime = SYST
 
 @contextmanager
 def keeping(
-    store: Store, version: int | None, *, uuid: str, runtime: Runtime, is_read_inside: bool = False
+    store: Store, version: int, *, uuid: str, runtime: Runtime, is_read_inside: bool = False
 ) -> Generator[None]:
-    """Keep a version from clean-up, by a tag of its own, while something happens; None for nothing to keep.
+    """Keep a version from clean-up, by a tag of its own, while something happens.
 
     Whoever dies inside leaves the tag, which clean-up heeds for as long as work may take.
 
     Args:
         store: The branch that the version is on.
-        version: Its number.
+        version: Its number; nothing has to be kept of a detached one.
         uuid: Part of the name of the tag.
         runtime: Clock.
         is_read_inside: What happens inside reads the version before it does anything else that depends on it. Otherwise
@@ -90,7 +90,7 @@ def keeping(
     Raises:
         VersionNotFoundError: There is no such version.
     """
-    if version is None or version & DETACHED_BIT:
+    if version & DETACHED_BIT:
         yield
         return
     root, branch = branch_of(store)
