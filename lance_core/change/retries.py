@@ -48,7 +48,7 @@ class Work(Protocol):
         ...
 
 
-def finish_of(work: Work) -> Callable[[], None] | None:
+def finish_of(work: object) -> Callable[[], None] | None:
     """Return the method ``finish`` of a work whose last files may be on their way when it was prepared, if it has one.
 
     It waits until all files are there, and raises what one failed with.
