@@ -76,8 +76,7 @@ def pytest_xdist_make_scheduler(config, log):
 def pytest_collection_modifyitems(config, items):
     if not hasattr(config, "workerinput"):
         return
-    tests = Path(__file__).parent
-    items.sort(key=lambda item: FOLDERS.index(item.path.relative_to(tests).parts[0]))
+    items.sort(key=lambda item: FOLDERS.index(item.nodeid.split("/", 2)[1]))
     strays = {item.nodeid for item in items if "jvm" in getattr(item, "fixturenames", ())}
     strays = {nodeid for nodeid in strays if not nodeid.startswith(SPARK_TESTS)}
     assert not strays, f"name these tests in SPARK_TESTS, or each process starts a Java process of its own: {strays}"
