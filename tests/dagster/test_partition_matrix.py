@@ -41,7 +41,7 @@ COLUMNS = {
 }
 
 
-@pytest.fixture(params=COLUMNS)
+@pytest.fixture(scope="module", params=COLUMNS)
 def column(request):
     return COLUMNS[request.param]
 
@@ -143,31 +143,36 @@ def load(root, column, mapping, *, key=None, definition=None):
     return sorted(set(seen))
 
 
-@pytest.fixture
-def filled(run, column):
-    """Rows of every key but the fourth."""
-    keys = keys_of(column)
-    run(make_asset(column), partition_range=(keys[0], keys[2]))
-    run(make_asset(column), partition_range=(keys[4], keys[5]))
-    return keys[:3] + keys[4:6]
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory, column):
+    """A table with rows of every key but the fourth, and these keys. Tests only read it."""
+    keys, root = keys_of(column), str(tmp_path_factory.mktemp("filled"))
+    for start, end in ((keys[0], keys[2]), (keys[4], keys[5])):
+        tags = {"dagster/asset_partition_range_start": start, "dagster/asset_partition_range_end": end}
+        dg.materialize([make_asset(column)], resources={"io_manager": LanceIOManager(root=root)}, tags=tags)
+    return root, keys[:3] + keys[4:6]
 
 
-def test_load_all_partitions(root, column, filled):
-    assert load(root, column, None) == filled
+def test_load_all_partitions(column, filled):
+    root, keys = filled
+    assert load(root, column, None) == keys
 
 
-def test_load_the_same_partition(root, column, filled):
-    assert load(root, column, None, key=filled[1], definition=column[1]) == [filled[1]]
+def test_load_the_same_partition(column, filled):
+    root, keys = filled
+    assert load(root, column, None, key=keys[1], definition=column[1]) == [keys[1]]
 
 
-def test_load_keys_that_are_no_range(root, column, filled):
-    wanted = [filled[0], filled[2], filled[4]]
+def test_load_keys_that_are_no_range(column, filled):
+    root, keys = filled
+    wanted = [keys[0], keys[2], keys[4]]
     mapping = dg.SpecificPartitionsPartitionMapping(wanted)
     assert load(root, column, mapping) == wanted
 
 
-def test_load_a_partition_without_rows(root, column, filled):
-    missing = next(key for key in keys_of(column) if key not in filled)
+def test_load_a_partition_without_rows(column, filled):
+    root, keys = filled
+    missing = next(key for key in keys_of(column) if key not in keys)
     assert load(root, column, None, key=missing, definition=column[1]) == []
 
 
