@@ -99,29 +99,33 @@ def test_rows_that_pylance_finds_are_never_nearer(tmp_path):
 
 @pytest.mark.parametrize("metric", ["l2", "cosine", "dot"])
 @pytest.mark.parametrize(("num_bits", "size"), [(1, 64), (2, 48), (5, 128), (9, 96)])
-def test_rows_that_are_left_out_by_their_signs_are_not_among_the_nearest(tmp_path, monkeypatch, metric, num_bits, size):
+def test_rows_that_are_left_out_by_their_products_are_not_among_the_nearest(
+    tmp_path, monkeypatch, metric, num_bits, size
+):
     path = str(tmp_path / "t")
     rng = np.random.default_rng(2)
     matrix = (vectors(size, 40, seed=3)[rng.integers(0, 40, 8000)] * 2 + rng.normal(size=(8000, size))).astype("f4")
     write(path, matrix, metric, num_bits=num_bits)
-    compared = []
-    estimates = rabit._RabitEstimate._estimates
+    compared, keys, candidates = [], rabit.RabitComparison.keys, rabit.RabitComparison.candidates
 
-    def counted(self, members, partitions):
-        compared.append(len(members) * sum(len(part.terms) for part in partitions))
-        return estimates(self, members, partitions)
+    def counted(self, hits, opened, rows):
+        compared.append(len(hits.keys))
+        return candidates(self, hits, opened, rows)
 
-    monkeypatch.setattr(rabit._RabitEstimate, "_estimates", counted)
+    def unsure(self, members, opened, limits):
+        found, margins = keys(self, members, opened, limits)
+        return found, np.full_like(margins, np.inf)
+
+    monkeypatch.setattr(rabit.RabitComparison, "candidates", counted)
     for condition in (None, "id % 3 > 0"):
         for query in matrix[::1000] + np.float32(0.1):
             found = search(lance_core, path, query, 15, condition)
             count = sum(compared)
             with monkeypatch.context() as patched:
-                patched.setattr(rabit, "_EXACT_ROWS", len(matrix))
+                patched.setattr(rabit.RabitComparison, "keys", unsure)
                 compared.clear()
                 every = search(lance_core, path, query, 15, condition)
-            assert found["id"].equals(every["id"])
-            np.testing.assert_allclose(found["_distance"], every["_distance"], rtol=1e-5, atol=1e-5)
+            assert found.equals(every)
             assert count < sum(compared)
             compared.clear()
             theirs = np.asarray(search(lance, path, query, 15, condition)["_distance"])

@@ -50,7 +50,6 @@ Bytes: TypeAlias = npt.NDArray[np.uint8]
 
 SIGN_COLUMN, EXTRA_COLUMN = "_rabit_codes", "__blocked_ex_codes"
 SIGN_FACTORS, EXTRA_FACTORS = ("__add_factors", "__scale_factors"), ("__add_factors_ex", "__scale_factors_ex")
-ERROR_FACTOR = "__error_factors"
 ORDER = np.array([0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15])
 BLOCK_ROWS = 32
 FAST_ROUNDS = 4
@@ -89,8 +88,7 @@ class RabitLayout:
             return pa.struct([signs, *(pa.field(name, pa.float32()) for name in SIGN_FACTORS)])
         blocks = -(-self.size // _BLOCK_ITEMS)
         extra = pa.field(EXTRA_COLUMN, pa.list_(pa.uint8(), blocks * _BLOCK_ITEMS // 8 * self.num_extra))
-        factors = (*EXTRA_FACTORS, *SIGN_FACTORS, ERROR_FACTOR)
-        return pa.struct([signs, extra, *(pa.field(name, pa.float32()) for name in factors)])
+        return pa.struct([signs, extra, *(pa.field(name, pa.float32()) for name in EXTRA_FACTORS)])
 
 
 def decode_rabit_layout(details: Mapping[str, Any], names: Sequence[str], size: int) -> RabitLayout:

@@ -205,22 +205,18 @@ class CodeComparison:
 
     Args:
         keys: Returns distances of the rows of partitions, as `Comparison.keys`.
-        most_alone: Queries of a partition, on average, up to which each is compared by itself.
     """
 
-    def __init__(
-        self, keys: Callable[[Int64s, Sequence[OpenedPartition], Doubles], Keys], *, most_alone: int = 1
-    ) -> None:
+    def __init__(self, keys: Callable[[Int64s, Sequence[OpenedPartition], Doubles], Keys]) -> None:
         self._keys = keys
-        self._most_alone = most_alone
 
     def keys(self, members: Int64s, opened: Sequence[OpenedPartition], limits: Doubles, /) -> tuple[Keys, Doubles]:
         """Return distances, which are exact."""
         return self._keys(members, opened, limits), np.zeros(len(members))
 
     def is_by_query(self, mean_queries: float, /) -> bool:
-        """Return whether partitions have few queries each."""
-        return mean_queries <= self._most_alone
+        """Return whether partitions have one query each."""
+        return mean_queries <= 1
 
     def candidates(self, hits: CandidateRows, opened: Sequence[OpenedPartition], rows: RunRows, /) -> CandidateRows:
         """Return the rows as they are."""

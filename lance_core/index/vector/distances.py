@@ -133,14 +133,14 @@ def products(vectors: Vectors, factors: Vectors) -> npt.NDArray[Any]:
     one thread took 7 ms of CPU on two. So it is cut into pieces that are too small for threads.
 
     Args:
-        vectors: Shape (n, dimensions), of a type that matrices are multiplied in; or uint8, for factors of float32.
+        vectors: Shape (n, dimensions), of a type that matrices are multiplied in; or unsigned, for factors of float32.
         factors: Shape (m, dimensions), of the same type.
 
     Returns:
         Shape (n, m).
     """
-    if vectors.dtype == np.uint8:
-        return _products_of_bytes(vectors, factors)
+    if vectors.dtype.kind == "u":
+        return _products_of_levels(vectors, factors)
     count, size = factors.shape
     step = _ONE_THREAD_VECTOR // size if count == 1 else _ONE_THREAD_PRODUCT // (count * size)
     most = _ONE_THREAD_PRODUCT // (_FEWEST_ROWS * size)
@@ -156,7 +156,7 @@ def products(vectors: Vectors, factors: Vectors) -> npt.NDArray[Any]:
     return result
 
 
-def _products_of_bytes(vectors: Vectors, factors: Vectors) -> npt.NDArray[np.float32]:
+def _products_of_levels(vectors: Vectors, factors: Vectors) -> npt.NDArray[np.float32]:
     """Return products as `products` does; some rows at a time become float32, in memory that is used again."""
     step = max(1, _WIDENED_BYTES // vectors.shape[1])
     memory = np.empty((min(step, len(vectors)), vectors.shape[1]), np.float32)

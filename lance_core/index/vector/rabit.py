@@ -2,10 +2,9 @@
 
 A distance is estimated from the product of the rotated query and the code of a row. pylance rounds what the signs add
 to it: sums of four items are looked up in a table of 256 levels. Only the last rows of a partition, fewer than 32, are
-not rounded. The same is done here, so that both libraries show the same distances.
-
-Few rows need all their bits: an estimate by the sign alone, with its error, shows that most are too far. pylance drops
-those which are by 1.9 standard deviations of the error, and so misses some of the nearest at times; here it takes 4.75.
+not rounded. The same is done here, so that both libraries show the same distances; but only for the few rows that may
+be among the nearest by products of matrices, which are not rounded. pylance finds these rows by their signs alone, and
+so misses some of the nearest at times.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ from lance_core.common.frozen import mutable
 from lance_core.errors import UnsupportedError
 from lance_core.format.index.rabit import (
     BLOCK_ROWS,
-    ERROR_FACTOR,
     EXTRA_COLUMN,
     EXTRA_FACTORS,
     SIGN_COLUMN,
@@ -29,28 +27,24 @@ from lance_core.format.index.rabit import (
     decode_extra,
     decode_signs,
 )
-from lance_core.index.vector.comparisons import CodeComparison, OpenedPartition, RunRows, joined
+from lance_core.index.vector.comparisons import OpenedPartition, joined
 from lance_core.index.vector.distances import DOT, products, squared_norms
-from lance_core.index.vector.rounded_tables import RoundedTables
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lance_core.format.index.rabit import RabitLayout
+    from lance_core.index.vector.candidates import CandidateRows
     from lance_core.index.vector.codes import Block
-    from lance_core.index.vector.comparisons import Comparison
+    from lance_core.index.vector.comparisons import Comparison, Keys, RunRows
     from lance_core.index.vector.distances import Doubles, Int64s, Vectors
 
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 Floats: TypeAlias = npt.NDArray[np.float32]
 
 _LEVELS = 255
-_SURE = 2.5
-"""Error factors by which a row has to be too far by its signs: one row of a million errs so much."""
-_EXACT_ROWS = 1 << 9
-"""Rows up to which all bits take less time than the signs and what follows from them."""
-_MOST_ALONE = 12
-"""Queries of a partition up to which each is compared by itself; more are compared together, by all bits."""
+_BLOCK_ITEMS = 1 << 16
+"""Items of rows that get their distances at a time, for the processor's cache."""
 
 
 @mutable(kw_only=True)
@@ -58,36 +52,31 @@ class RabitPartition(OpenedPartition):
     """RaBitQ codes of a partition, ready to be compared.
 
     Attributes:
-        codes: Signs, eight in a byte, shape (bytes, rows).
-        num_rounded: Rows, the first ones, whose products with the signs are rounded.
+        codes: All bits of each item, the sign above the others, shape (rows, size).
         terms: Shape (rows,), what is added to the estimate of each row.
         scales: Shape (rows,), what the product of each row and the query is multiplied by.
-        extra: Extra bits, shape (rows, size); of no items if there are none.
-        sign_factors: Shape (3, rows), for the estimate by the sign alone: 1, its term and its error, each divided by
-            its scale. NaN if this is not negative.
+        num_rounded: Rows, the first ones, whose products with the signs are rounded.
+        largest: The largest scale and the largest term, without their signs.
     """
 
+    scales: Floats
     num_rounded: int
-    scales: Doubles
-    extra: Bytes
-    sign_factors: Doubles
+    largest: tuple[float, float]
 
     def chosen(self, rows: Int64s) -> RabitPartition:
         """Return some rows, by their ascending places."""
         return replace(
             self,
-            codes=self.codes.take(rows, axis=1),
+            codes=self.codes.take(rows, axis=0),
             terms=self.terms[rows],
-            num_rounded=int(np.searchsorted(rows, self.num_rounded)),
             scales=self.scales[rows],
-            extra=self.extra[rows],
-            sign_factors=self.sign_factors.take(rows, axis=1),
+            num_rounded=int(np.searchsorted(rows, self.num_rounded)),
         )
 
     @property
     def num_bytes(self) -> int:
         """Bytes in memory."""
-        return sum(array.nbytes for array in (self.codes, self.terms, self.scales, self.extra, self.sign_factors))
+        return sum(array.nbytes for array in (self.codes, self.terms, self.scales))
 
 
 class RabitCodes:
@@ -111,27 +100,22 @@ class RabitCodes:
         return False
 
     def opened(self, values: Any, centroid: Vectors) -> OpenedPartition:
-        """Return the signs, the extra bits and the factors of each row."""
+        """Return all bits and the factors of each row."""
         layout = self._layout
+        num_extra = layout.num_extra
         signs = decode_signs(_matrix(values, SIGN_COLUMN), is_packed=layout.is_packed)
-        extra = np.empty((len(values), 0), np.uint8)
-        sign_terms, sign_scales = factors = [_numbers(values, name) for name in SIGN_FACTORS]
-        errors = np.zeros(len(values))
-        if layout.num_extra:
-            extra = decode_extra(_matrix(values, EXTRA_COLUMN), layout.num_extra, layout.size)
-            factors, errors = [_numbers(values, name) for name in EXTRA_FACTORS], _numbers(values, ERROR_FACTOR)
-        terms, scales = factors
-        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            sign_factors = np.stack([np.ones(len(values)), sign_terms, errors])
-            sign_factors /= np.where(sign_scales < 0, sign_scales, np.nan)
+        codes: npt.NDArray[Any] = np.unpackbits(np.ascontiguousarray(signs.T), axis=1, bitorder="little")
+        if num_extra:
+            codes = codes.astype(np.uint8 if num_extra < 8 else np.uint16, copy=False)
+            codes <<= num_extra
+            codes |= decode_extra(_matrix(values, EXTRA_COLUMN), num_extra, layout.size)
+        terms, scales = (_numbers(values, name) for name in (EXTRA_FACTORS if num_extra else SIGN_FACTORS))
         return RabitPartition(
-            codes=signs,
-            row_axis=1,
+            codes=codes,
             terms=terms,
-            num_rounded=len(values) // BLOCK_ROWS * BLOCK_ROWS,
             scales=scales,
-            extra=extra,
-            sign_factors=sign_factors,
+            num_rounded=len(values) // BLOCK_ROWS * BLOCK_ROWS,
+            largest=(_largest(scales), _largest(terms)),
             centroid=centroid,
         )
 
@@ -139,8 +123,7 @@ class RabitCodes:
         """Return a comparison with estimated distances."""
         with np.errstate(over="ignore", invalid="ignore"):
             rotated = self._rotated(queries.astype(np.float32))
-            estimate = _RabitEstimate(queries, rotated, self._layout.num_extra, self._metric)
-        return CodeComparison(estimate, most_alone=_MOST_ALONE)
+            return RabitComparison(queries, rotated, self._layout.num_extra, self._metric)
 
     def _rotated(self, vectors: Floats) -> Floats:
         flips = self._layout.flips
@@ -166,12 +149,12 @@ class RabitCodes:
         raise UnsupportedError("lance_core searches IVF_RQ indices, but does not write them; build one with pylance")
 
 
-class _RabitEstimate:
-    """Estimates the distances of rows to queries.
+class RabitComparison:
+    """Compares codes of RaBitQ.
 
-    The product of a query q and a row is that of q with ``2^bits sign + extra - (2^bits - 1/2)``, where bits is the
-    number of extra bits. Scaled, and with a term of the row, it is the squared distance to the vector less that of q
-    to the centroid, or what belongs to the residual in the product of vectors.
+    The product of a query q and a row is that of q with its code less ``2^bits - 1/2``, where bits is the number of
+    extra bits. Scaled, and with a term of the row, it is the squared distance to the vector less that of q to the
+    centroid, or what belongs to the residual in the product of vectors.
 
     Args:
         queries: Shape (n, dimensions).
@@ -183,98 +166,96 @@ class _RabitEstimate:
     def __init__(self, queries: Vectors, rotated: Floats, num_extra: int, metric: str) -> None:
         self._queries = queries.astype(np.float64)
         self._rotated = rotated
-        self._factor = 1 << num_extra
-        self._totals = rotated.sum(axis=1, dtype=np.float64)
+        self._num_extra = num_extra
         self._metric = metric
+        self._offsets = ((1 << num_extra) - 0.5) * rotated.sum(axis=1, dtype=np.float64)
         self._tables, self._starts, self._widths = _levels(rotated)
-        self._rounded: dict[int, RoundedTables] = {}
+        # A product may be off by half a level for each four signs, and by the rounding errors of sums of its items.
+        size = rotated.shape[1]
+        self._error = (size + 32) * float(np.finfo(np.float32).eps)
+        lengths = np.sqrt(squared_norms(rotated.astype(np.float64)) * size) * (2 << num_extra)
+        self._errors = (1 << num_extra) * self._widths * size / 8 + 2 * self._error * lengths
 
-    def __call__(self, members: Int64s, opened: Sequence[OpenedPartition], limits: Doubles) -> Doubles:
-        """Return the estimated distances, shape (n, rows); those above the limits of the queries may be infinite."""
+    def keys(self, members: Int64s, opened: Sequence[OpenedPartition], limits: Doubles, /) -> tuple[Keys, Doubles]:
+        """Return distances without the rounding of signs, and how far they may be off."""
+        del limits
         partitions = cast("Sequence[RabitPartition]", opened)
-        lengths = [len(part.terms) for part in partitions]
+        factors, offsets = self._rotated[members], self._offsets[members, None].astype(np.float32)
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            if len(members) > 1 or not np.isfinite(limits[0]) or sum(lengths) <= _EXACT_ROWS:
-                return self._estimates(members, partitions)
-            near = self._near(int(members[0]), partitions, float(limits[0]))
-            result = np.full((1, sum(lengths)), np.inf)
-            if len(near):
-                chosen = [partitions[number].chosen(rows) for number, rows in RunRows.at(near, lengths).of_each()]
-                result[:, near] = self._estimates(members, chosen)
-            return result
+            weights, starts = self._of_centroids(members, partitions)
+            parts: list[Keys] = []
+            for part, of_part, start in zip(partitions, weights.T.astype(np.float32), starts.T, strict=True):
+                scores = np.ascontiguousarray(products(part.codes, factors).T)
+                scores -= offsets
+                scores *= part.scales
+                scores += part.terms if self._metric != DOT else np.multiply.outer(of_part, part.terms)
+                scores += start[:, None].astype(np.float32)
+                parts.append(scores)
+            scale, term = np.max([part.largest for part in partitions], axis=0)
+            margins = scale * self._errors[members]
+            margins += self._error * (np.abs(weights).max(axis=1) * term + np.abs(starts).max(axis=1))
+        return joined(parts), margins
 
-    def _estimates(self, members: Int64s, partitions: Sequence[RabitPartition]) -> Doubles:
-        """Return the distances by all bits, shape (n, rows)."""
-        totals = self._sign_products(members, partitions)
-        totals *= self._factor
-        if partitions[0].extra.shape[1]:
-            rotated = self._rotated[members]
-            totals += joined([products(part.extra, rotated).T for part in partitions])
-        totals -= (self._factor - 0.5) * self._totals[members, None]
-        totals *= np.concatenate([part.scales for part in partitions])
-        weights, starts, _ = self._of_centroids(members, partitions)
-        lengths = [len(part.terms) for part in partitions]
-        totals += np.repeat(weights, lengths, axis=1) * np.concatenate([part.terms for part in partitions])
-        totals += np.repeat(starts, lengths, axis=1)
+    def is_by_query(self, mean_queries: float, /) -> bool:
+        """Return whether partitions have one query each."""
+        return mean_queries <= 1
+
+    def candidates(self, hits: CandidateRows, opened: Sequence[OpenedPartition], rows: RunRows, /) -> CandidateRows:
+        """Return the rows with the distances that pylance shows as keys."""
+        partitions = cast("Sequence[RabitPartition]", opened)
+        chosen = [
+            (
+                part.codes.take(positions, axis=0),
+                part.scales[positions],
+                part.terms[positions],
+                positions < part.num_rounded,
+            )
+            for part, positions in ((partitions[number], positions) for number, positions in rows.of_each())
+        ]
+        codes, scales, terms, is_rounded = map(np.concatenate, zip(*chosen, strict=True))
+        queries = hits.queries
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            totals = np.empty(len(codes))
+            step = max(1, _BLOCK_ITEMS // codes.shape[1])
+            for start in range(0, len(codes), step):
+                part = slice(start, start + step)
+                totals[part] = self._products(queries[part], codes[part], is_rounded[part])
+            totals *= scales
+            members, at = np.unique(queries, return_inverse=True)
+            weights, starts = self._of_centroids(members, partitions)
+            totals += weights[at, rows.owners] * terms
+            totals += starts[at, rows.owners]
+        return replace(hits, keys=totals, margins=np.zeros(len(totals)))
+
+    def distances(self, candidates: CandidateRows) -> Doubles:
+        """Return the keys."""
+        return candidates.keys
+
+    def _products(self, queries: Int64s, codes: npt.NDArray[Any], is_rounded: npt.NDArray[np.bool_]) -> Doubles:
+        """Return the product of each row and the query beside it, rounded as pylance does."""
+        rotated = self._rotated[queries].astype(np.float64)
+        signs = codes >> self._num_extra
+        exact = np.einsum("ij,ij->i", signs, rotated)
+        packed = np.packbits(signs.astype(np.bool_), axis=1, bitorder="little")
+        num_bytes = packed.shape[1]
+        levels = self._tables[queries[:, None], np.arange(num_bytes), packed].sum(axis=1, dtype=np.float64)
+        rounded = levels * self._widths[queries] + 2 * num_bytes * self._starts[queries]
+        totals = np.einsum("ij,ij->i", codes, rotated) - self._offsets[queries]
+        totals += np.where(is_rounded, rounded - exact, 0) * (1 << self._num_extra)
         return totals
 
-    def _near(self, query: int, partitions: Sequence[RabitPartition], limit: float) -> Int64s:
-        """Return the places of rows whose distance to a query may be within the limit, by their signs.
-
-        A row is near if its product with the signs, a sum of levels, reaches a bound. This is a sum of the factors of
-        the row, in shares that its partition has.
-        """
-        codes, width = [part.codes for part in partitions], self._widths[query]
-        ends = np.cumsum([stored.shape[1] for stored in codes])
-        if not width:
-            return np.arange(ends[-1])
-        if (rounded := self._rounded.get(query)) is None:
-            rounded = self._rounded[query] = RoundedTables(-self._tables[query : query + 1])
-        (weights,), (starts,), (distances,) = self._of_centroids(np.array([query]), partitions)
-        shares = np.stack([starts - limit, weights, -_SURE * distances], axis=1) / width
-        bounds = np.empty(ends[-1])
-        for part, of_part, bound in zip(partitions, shares, np.split(bounds, ends[:-1]), strict=True):
-            np.dot(of_part, part.sign_factors, out=bound)
-        # Sums of four items are off by half a level.
-        num_bytes = len(codes[0])
-        bounds += (2 * num_bytes * self._starts[query] - 0.5 * self._totals[query]) / width + num_bytes
-        return rounded.near(codes, bounds)
-
-    def _of_centroids(self, members: Int64s, partitions: Sequence[RabitPartition]) -> tuple[Doubles, Doubles, Doubles]:
-        """Return what terms of rows are multiplied by, what is added to them, and the distances of the centroids.
-
-        All have shape (n, partitions).
-        """
+    def _of_centroids(self, members: Int64s, partitions: Sequence[RabitPartition]) -> tuple[Doubles, Doubles]:
+        """Return what terms of rows are multiplied by and what is added to them, both of shape (n, partitions)."""
         queries = self._queries[members]
         centroids = np.stack([part.centroid for part in partitions]).astype(np.float64)
-        differences = queries[:, None] - centroids
-        squares = np.einsum("ijk,ijk->ij", differences, differences)
         if self._metric != DOT:
-            return np.ones_like(squares), squares, np.sqrt(squares)
+            differences = queries[:, None] - centroids
+            squares = np.einsum("ijk,ijk->ij", differences, differences)
+            return np.ones_like(squares), squares
         # The term of a row is of the centroid. It counts as far as the query points to the centroid.
         near = queries @ centroids.T
         weights = np.nan_to_num(near / squared_norms(centroids), posinf=0, neginf=0)
-        return weights, 1 - near - weights, np.sqrt(squares)
-
-    def _sign_products(self, members: Int64s, partitions: Sequence[RabitPartition]) -> Doubles:
-        """Return the sum of the items of queries where the sign of a row is positive, rounded as pylance does."""
-        codes = np.concatenate([part.codes for part in partitions], axis=1)
-        num_bytes, num_rows = codes.shape
-        levels = np.zeros((len(members), num_rows), np.float32)  # whole numbers far below 2^24 are exact
-        for number in range(num_bytes):
-            levels += self._tables[members, number].take(codes[number], axis=1)
-        totals = levels * self._widths[members, None] + 2 * num_bytes * self._starts[members, None]
-        ends = np.cumsum([part.codes.shape[1] for part in partitions]).tolist()
-        exact = np.concatenate(
-            [
-                np.arange(end - part.codes.shape[1] + part.num_rounded, end)
-                for part, end in zip(partitions, ends, strict=True)
-            ]
-        )
-        if len(exact):
-            signs = np.unpackbits(codes[:, exact], axis=0, bitorder="little", count=8 * num_bytes)
-            totals[:, exact] = self._rotated[members].astype(np.float64) @ signs.reshape(8 * num_bytes, -1)
-        return totals
+        return weights, 1 - near - weights
 
 
 def _levels(rotated: Floats) -> tuple[Floats, Doubles, Doubles]:
@@ -329,8 +310,13 @@ def _mixed(vectors: Floats) -> Floats:
     return vectors.reshape(count, size) * np.float32(1 / np.sqrt(size))
 
 
-def _numbers(values: Any, name: str) -> Doubles:
-    return np.asarray(values.field(name)).astype(np.float64)
+def _numbers(values: Any, name: str) -> Floats:
+    return np.asarray(values.field(name))
+
+
+def _largest(numbers: Floats) -> float:
+    """Return the largest of some numbers without their signs, leaving out those that are NaN."""
+    return float(np.fmax.reduce(np.abs(numbers), initial=0))
 
 
 def _matrix(values: Any, name: str) -> Bytes:

@@ -70,17 +70,6 @@ class RoundedTables:
         totals[near] = starts[near] + np.multiply(levels, self._step, dtype=self._dtype)
         return totals
 
-    def near(self, codes: Sequence[Bytes], bounds: Doubles) -> Int64s:
-        """Return the places of the rows whose sum by the one table for all may be within their bound, or this is NaN.
-
-        Args:
-            codes: Each of shape (bytes, rows).
-            bounds: Shape (all rows,); its memory is used up.
-        """
-        bounds += self.margin - self._starts[0]
-        bounds *= 1 / self._step
-        return self._within(codes, bounds)[0]
-
     def _within(self, codes: Sequence[Bytes], bounds: Keys) -> tuple[Int64s, npt.NDArray[np.unsignedinteger]]:
         """Return the places of the rows whose levels are within their bounds, and their levels."""
         order = self._order  # bytes with large levels first
