@@ -55,7 +55,7 @@ WORKS = {
         lambda table: table.delete("a in (5, 105)"),
         [ALL_FILES, COMMIT, {"PUT": 2}],
     ),
-    "update or merge, besides reading": (upsert, [ALL_FILES, COMMIT, {"PUT": 2, "HEAD": 2}]),
+    "update or merge, besides reading": (upsert, [ALL_FILES, COMMIT, {"PUT": 2}]),
     "compaction, besides reading": (
         lambda table: table.optimize.compact_files(),
         [ALL_FILES, COMMIT, {"PUT": 1, "HEAD": 1}],
@@ -96,9 +96,9 @@ def test_what_was_read_is_not_read_again(table, asked):
 def test_deletion_files_are_read_each_time(table, asked):
     table.delete("a in (5, 105)")
     asked()
-    for expected in (NUM_FILES + 2, 2):
+    for _ in range(2):  # the data files are those that the deletion has open
         table.to_table()
-        assert asked() == {"GET": expected}
+        assert asked() == {"GET": 2}
 
 
 def test_tags_are_listed_with_one_request_more_than_there_are(table, asked):
