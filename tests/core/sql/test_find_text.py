@@ -43,6 +43,7 @@ def test_answers_are_those_of_all_texts(texts, part, kind, skipped, most):
     values = pa.array(texts, kind).slice(skipped)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(find_text, "_FEWEST_BYTES", 1)
+        patch.setattr(find_text, "_BLOCK_BYTES", 20)
         for name, value in zip(("_MOST_POSITIONS", "_MOST_NS"), most, strict=True):
             patch.setattr(find_text, name, value)
         answers = ask_with_parts(substring_condition(part)[0], values, [part] if part else [])
@@ -73,7 +74,7 @@ def test_only_texts_that_may_match_are_asked(monkeypatch, sql):
 
 
 def test_a_part_across_two_texts_is_not_in_either():
-    values = pa.array(["x" * 40_000 + "need", "le", "a needle", "needle"])
+    values = pa.array(["x" * 70_000 + "need", "le", "a needle", "needle"])
     ask, asked = substring_condition("needle")
     assert ask_with_parts(ask, values, ["needle"]).to_pylist() == [False, False, True, True]
     assert asked == [4]
@@ -83,7 +84,7 @@ def test_a_part_across_two_texts_is_not_in_either():
 
 
 def test_bytes_under_a_null_do_not_count():
-    texts = [f"text {number}" for number in range(5_000)]
+    texts = [f"text of number {number}" for number in range(5_000)]
     _, bounds, data = pa.array(texts).buffers()
     bits = bytearray(b"\xff" * 625)
     bits[4000 // 8] &= ~1
