@@ -137,7 +137,12 @@ class _Prefixes(NamedTuple):
 
 
 def _text_prefixes(keys: pa.Array, dtype: npt.DTypeLike) -> _Prefixes:
-    """Return the first bytes of at least one text, whose offsets are of a type."""
+    """Return the first bytes of texts.
+
+    Args:
+        keys: Texts, shape (n,), at least one.
+        dtype: Type of their offsets.
+    """
     bounds = pc.min_max(keys.cast(pa.binary() if dtype == np.int32 else pa.large_binary())).as_py()
     least, greatest = bounds["min"], bounds["max"]
     differs = (at for at, (low, high) in enumerate(zip(least, greatest, strict=False)) if low != high)

@@ -453,7 +453,7 @@ def _size(path: str) -> int:
 
 def _temporary_path(path: str) -> str:
     # Clean-up, ours and pylance's, takes away files with this prefix that a crash left behind.
-    return f"{path.replace(os.sep, '/').rpartition('/')[0]}/{_TEMPORARY_PREFIX}{os.urandom(16).hex()}"
+    return os.path.join(os.path.dirname(path), _TEMPORARY_PREFIX + os.urandom(16).hex())
 
 
 def _remove(path: str) -> None:
